@@ -1,1 +1,27 @@
-//! core
+//! Vocabulary and pure rules of Cofferdam.
+//!
+//! Everything that the other crates say to each other is defined here: ids, policy and its
+//! evaluation, the plan of an enclosure ([`spec`]), operations and their outcomes, events, evidence,
+//! error codes and limits. Nothing in this crate does I/O, reads a clock or the environment, or
+//! knows an async runtime, so that every rule can be shown in a test without a kernel.
+//!
+//! ```
+//! use cofferdam_core::bytes::BytePath;
+//!
+//! let path = BytePath::from_bytes(b"/srv/caf\xe9".to_vec());
+//! assert_eq!(path.to_string(), r"/srv/caf\xe9");
+//! ```
+//!
+//! The design that these types follow is told in `ARCHITECTURE.md`.
+
+pub mod bytes;
+pub mod error;
+pub mod event;
+pub mod exit;
+pub mod facts;
+pub mod id;
+pub mod limits;
+pub mod operation;
+pub mod outcome;
+pub mod spec;
+pub mod task;

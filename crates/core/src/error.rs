@@ -1,0 +1,208 @@
+//! Error codes: stable words that programs may rely on, each with what to do about it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// Names the kind of a failure; the words are published and never change their meaning.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum ErrorCode {
+            $($(#[$doc])* #[doc = concat!("\n\nWritten `", $text, "`.")] #[serde(rename = $text)] $name,)*
+        }
+
+        impl ErrorCode {
+            /// Every code there is, in the order of the published list.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Gives the word itself.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The request has a wrong or missing value.
+    InvalidRequest = "invalid_request";
+    /// A time limit is zero, negative or no number.
+    InvalidTimeout = "invalid_timeout";
+    /// The policy file is not readable, or not TOML or JSON.
+    PolicyUnreadable = "policy_unreadable";
+    /// The policy has a key that nobody knows.
+    PolicyUnknownKey = "policy_unknown_key";
+    /// The policy has a value that its key cannot have.
+    PolicyInvalidValue = "policy_invalid_value";
+    /// Two values of the policy contradict each other.
+    PolicyContradiction = "policy_contradiction";
+    /// A layer that may only narrow would widen.
+    PolicyWidening = "policy_widening";
+    /// This version does not enforce the field.
+    UnsupportedField = "unsupported_field";
+    /// The provider cannot enforce what the policy asks for.
+    Unenforceable = "unenforceable";
+    /// The provider does not work on this host.
+    ProviderUnavailable = "provider_unavailable";
+    /// Unprivileged namespaces come without capabilities on this host (AppArmor).
+    UsernsNoCaps = "userns_no_caps";
+    /// The limit of user namespaces is reached.
+    UsernsExhausted = "userns_exhausted";
+    /// A fresh `/proc` is refused, as in a container.
+    ProcMountRefused = "proc_mount_refused";
+    /// Root without CAP_SETFCAP cannot map its own uid.
+    RootWithoutSetfcap = "root_without_setfcap";
+    /// bubblewrap is not installed.
+    BwrapMissing = "bwrap_missing";
+    /// bubblewrap failed to put the walls up.
+    BwrapFailed = "bwrap_failed";
+    /// The kernel's Landlock is too old or switched off.
+    LandlockUnavailable = "landlock_unavailable";
+    /// The workspace may not be used as one.
+    WorkspaceRefused = "workspace_refused";
+    /// The workspace does not exist.
+    WorkspaceMissing = "workspace_missing";
+    /// The directory lies outside the workspace.
+    CwdOutside = "cwd_outside";
+    /// The directory does not exist.
+    CwdMissing = "cwd_missing";
+    /// The program does not exist.
+    NotFound = "not_found";
+    /// The program exists and cannot be run.
+    NotExecutable = "not_executable";
+    /// The kernel could not start the program.
+    SpawnFailed = "spawn_failed";
+    /// A rule denies it.
+    Denied = "denied";
+    /// It needs an answer that nobody can give.
+    ApprovalUnavailable = "approval_unavailable";
+    /// A supervisor or keeper vanished; what it guarded was ended.
+    EnclosureLost = "enclosure_lost";
+    /// It was cancelled before it started.
+    Cancelled = "cancelled";
+    /// The directory is no git repository.
+    NotARepository = "not_a_repository";
+    /// The repository has no commit yet.
+    RepoUnborn = "repo_unborn";
+    /// The repository has no working tree.
+    RepoBare = "repo_bare";
+    /// The branch exists already.
+    BranchTaken = "branch_taken";
+    /// The directory exists already.
+    DirectoryTaken = "directory_taken";
+    /// git failed.
+    GitFailed = "git_failed";
+    /// git is missing or too old.
+    GitUnavailable = "git_unavailable";
+    /// A set-up command failed; the task's command was not started.
+    SetupFailed = "setup_failed";
+    /// What came out of the task's repository did not pass the check.
+    HarvestRejected = "harvest_rejected";
+    /// The target branch moved since the task began.
+    TargetMoved = "target_moved";
+    /// The checkout of the target has changes of its own.
+    CheckoutDirty = "checkout_dirty";
+    /// The two sides changed the same lines.
+    MergeConflict = "merge_conflict";
+    /// There is no such task.
+    TaskUnknown = "task_unknown";
+    /// The task cannot do this in the state in which it is.
+    TaskState = "task_state";
+    /// The data directory belongs to somebody else, or is open to others.
+    DataDirRefused = "data_dir_refused";
+    /// No room is left in the data directory.
+    StorageExhausted = "storage_exhausted";
+    /// The journal is damaged.
+    JournalCorrupt = "journal_corrupt";
+    /// The journal is locked by a program that does not let go.
+    JournalLocked = "journal_locked";
+    /// The journal was written by a newer version.
+    JournalNewer = "journal_newer";
+    /// The journal lies on a network file system.
+    JournalNetworkFs = "journal_network_fs";
+    /// The journal could not be read or written.
+    JournalIo = "journal_io";
+    /// A cursor is not one of ours.
+    InvalidCursor = "invalid_cursor";
+    /// A time is not one.
+    InvalidTime = "invalid_time";
+    /// The token is missing or wrong.
+    Unauthorized = "unauthorized";
+    /// The Host or Origin of a request is not allowed.
+    OriginRefused = "origin_refused";
+    /// The address may not be listened on.
+    ListenRefused = "listen_refused";
+    /// The verb is not allowed here.
+    MethodNotAllowed = "method_not_allowed";
+    /// There is nothing at this address.
+    NoSuchResource = "no_such_resource";
+    /// Another server has this data directory.
+    ServerRunning = "server_running";
+    /// An operation of the system failed.
+    Io = "io";
+    /// A defect of Cofferdam itself.
+    Internal = "internal";
+}
+
+impl std::fmt::Display for ErrorCode {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// Tells a failure to whoever asked: what failed, on what, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("{message}")]
+#[serde(deny_unknown_fields)]
+pub struct Problem {
+    /// The stable code.
+    pub code: ErrorCode,
+    /// What failed and on what: a lowercase sentence without a period.
+    pub message: String,
+    /// What to do about it, where there is something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The field of the request that is wrong, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+impl Problem {
+    /// Makes a problem without hint and field.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            field: None,
+        }
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the field that is wrong.
+    #[must_use]
+    pub fn with_field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_written_word_is_the_serialised_one() {
+        for code in ErrorCode::ALL {
+            let written = serde_json::to_value(code).expect("a word");
+            assert_eq!(written, code.as_str());
+        }
+    }
+}

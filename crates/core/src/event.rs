@@ -1,0 +1,295 @@
+//! Events: the envelope, and the catalogue of everything that can be said in a journal.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::{AgentId, ConversationId, EventId, OperationId, TaskId, ThreadId};
+
+/// Version of the envelope that this program writes.
+pub const ENVELOPE_VERSION: u32 = 1;
+
+/// How much an event matters to somebody who looks.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// For somebody who debugs.
+    Debug,
+    /// Ordinary.
+    #[default]
+    Info,
+    /// Worth a look.
+    Warning,
+    /// Something failed or was refused.
+    Error,
+}
+
+macro_rules! event_types {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// The types of events that this version writes; a reader keeps types that it does not know.
+        pub mod event_type {
+            $($(#[$doc])* pub const $name: &str = $text;)*
+            /// Every type of this version.
+            pub const ALL: &[&str] = &[$($text,)*];
+        }
+    };
+}
+
+event_types! {
+    /// A conversation began. data: `{goal, front_door}`.
+    CONVERSATION_STARTED = "conversation.started";
+    /// A conversation ended. data: `{status}`.
+    CONVERSATION_ENDED = "conversation.ended";
+    /// An agent began. data: `{name, role, parent}`.
+    AGENT_STARTED = "agent.started";
+    /// An agent ended. data: `{status}`.
+    AGENT_ENDED = "agent.ended";
+    /// A task was accepted. data: a task request, `{goal, isolation_mode, command, base…}`.
+    TASK_CREATED = "task.created";
+    /// A task reached another state. data: `{state}`.
+    TASK_STATE = "task.state";
+    /// A task ended. data: the task's result.
+    TASK_ENDED = "task.ended";
+    /// A message was sent. data: `{from, to, text}`.
+    MESSAGE_SENT = "message.sent";
+    /// Intent: a command is to be started. data: `{command_id, argv, cwd, spec_hash, timeout_ms, protections}`.
+    EXEC_INTENDED = "exec.intended";
+    /// A command runs. data: `{command_id, pid}`.
+    EXEC_STARTED = "exec.started";
+    /// A command ended. data: its outcome.
+    EXEC_ENDED = "exec.ended";
+    /// Intent without outcome of a dead plane, settled at a later start. data: `{command_id, status, undone}`.
+    EXEC_SETTLED = "exec.settled";
+    /// Output of a command. data: `{command_id, stream, offset, text|digest, bytes}`.
+    EXEC_OUTPUT = "exec.output";
+    /// Files changed. data: `{command_id|task, added[], modified[], deleted[], renamed[]}`.
+    FILE_CHANGED = "file.changed";
+    /// Something at a protected name was put back. data: `{path, rule, what}`.
+    FILE_UNDONE = "file.undone";
+    /// Intent: an enclosure is to be put up. data: `{enclosure_id, spec_hash, provider, scratch}`.
+    ISOLATION_INTENDED = "isolation.intended";
+    /// An enclosure stands. data: `{enclosure_id, requested, effective, enforced_by, gaps}`.
+    ISOLATION_ENCLOSED = "isolation.enclosed";
+    /// An enclosure was taken down. data: `{enclosure_id, reason}`.
+    ISOLATION_ENDED = "isolation.ended";
+    /// The provider fell back as the policy allows. data: `{from, to, why}`.
+    ISOLATION_FALLBACK = "isolation.fallback";
+    /// A task's workspace reached a step. data: `{step, path, branch, base}`.
+    ISOLATION_WORKSPACE = "isolation.workspace";
+    /// Something of ours was removed, or kept. data: a removal receipt.
+    ISOLATION_REMOVED = "isolation.removed";
+    /// A policy became the effective one. data: `{version, hash, layers}`.
+    POLICY_LOADED = "policy.loaded";
+    /// A policy file was refused; the last good one stays. data: `{path, problem}`.
+    POLICY_REFUSED = "policy.refused";
+    /// A decision was made. data: `{operation, verdict, rule, why}`.
+    POLICY_DECIDED = "policy.decided";
+    /// Something was denied. data: a denial.
+    POLICY_DENIED = "policy.denied";
+    /// An approval is asked for. data: `{approval_id, …}`.
+    APPROVAL_REQUESTED = "approval.requested";
+    /// An approval was answered. data: `{approval_id, answer, by}`.
+    APPROVAL_RESOLVED = "approval.resolved";
+    /// A connection was decided. data: `{host, port, verdict, rule}`.
+    NET_DECIDED = "net.decided";
+    /// A verifier began. data: `{checks[]}`.
+    VERIFIER_STARTED = "verifier.started";
+    /// One check ended. data: `{check, status, return_code, command_id}`.
+    VERIFIER_CHECK = "verifier.check";
+    /// A verifier ended. data: `{status, checks[], tampered_inputs[]}`.
+    VERIFIER_ENDED = "verifier.ended";
+    /// A piece of evidence. data: `{evidence_id, kind, supports, summary, …}`.
+    EVIDENCE_RECORDED = "evidence.recorded";
+    /// What something used. data: `{wall_ms, user_ms, system_ms, bytes}`.
+    USAGE_RECORDED = "usage.recorded";
+    /// A line for people. data: `{text}`.
+    LOG_LINE = "log.line";
+    /// A plane took its lease. data: `{lease, pid, boot, start}`.
+    LOG_LEASE_TAKEN = "log.lease_taken";
+    /// A plane gave its lease back. data: `{lease}`.
+    LOG_LEASE_ENDED = "log.lease_ended";
+    /// Old events were removed; the chain goes on from the anchor. data: `{first_pos, anchor_hash}`.
+    LOG_RETAINED = "log.retained";
+}
+
+/// Whom and what an event is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Subject {
+    /// The line of work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<ConversationId>,
+    /// The thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
+    /// The agent that acts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// The agent at the root of the conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_agent: Option<AgentId>,
+    /// The task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
+    /// The task above it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_task: Option<TaskId>,
+    /// The operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub op: Option<OperationId>,
+}
+
+/// An event before the journal has taken it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    /// Its id.
+    pub id: EventId,
+    /// When it happened.
+    pub time: Timestamp,
+    /// `area.verb`, see [`event_type`].
+    pub kind: String,
+    /// Whom and what it is about.
+    pub subject: Subject,
+    /// The event that led to it.
+    pub causation: Option<EventId>,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What it says.
+    pub data: Value,
+    /// How many secret values were masked in `data`.
+    pub redactions: u32,
+}
+
+/// An event as the journal gives it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Event {
+    /// Version of the envelope.
+    pub v: u32,
+    /// Its id.
+    pub id: EventId,
+    /// Position in the whole log, contiguous, from 1.
+    pub pos: u64,
+    /// Changes only when the log is made anew.
+    pub epoch: String,
+    /// Number within its conversation, contiguous, from 1; 0 where there is none.
+    pub seq: u64,
+    /// When it happened, RFC 3339 in UTC.
+    #[schemars(with = "String")]
+    pub time: Timestamp,
+    /// `area.verb`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The line of work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<ConversationId>,
+    /// The thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
+    /// The agent that acts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// The agent at the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_agent: Option<AgentId>,
+    /// The task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
+    /// The task above it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_task: Option<TaskId>,
+    /// The operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<OperationId>,
+    /// The event that led to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causation: Option<EventId>,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What it says; a body beyond 8 KiB is `{"content": digest, "bytes": n}`.
+    pub data: Value,
+    /// How many secret values were masked in `data`.
+    #[serde(default)]
+    pub redactions: u32,
+    /// Hash of the event before; of the anchor for the first.
+    pub prev_hash: String,
+    /// SHA-256 over the stored bytes and `prev_hash`.
+    pub hash: String,
+}
+
+impl Event {
+    /// Gives the area, the part of the type before the dot.
+    pub fn area(&self) -> &str {
+        self.kind.split('.').next().unwrap_or_default()
+    }
+
+    /// Gathers whom and what it is about.
+    pub fn subject(&self) -> Subject {
+        Subject {
+            conversation: self.conversation.clone(),
+            thread: self.thread.clone(),
+            agent: self.agent.clone(),
+            root_agent: self.root_agent.clone(),
+            task: self.task.clone(),
+            parent_task: self.parent_task.clone(),
+            op: self.op.clone(),
+        }
+    }
+}
+
+/// Which events a reader wants; every given part must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EventFilter {
+    /// Of this conversation.
+    pub conversation: Option<ConversationId>,
+    /// Of this agent.
+    pub agent: Option<AgentId>,
+    /// Of this thread.
+    pub thread: Option<ThreadId>,
+    /// Of this task.
+    pub task: Option<TaskId>,
+    /// Of this type, or of this area when it has no dot.
+    pub event_type: Option<String>,
+    /// Not before this time.
+    #[schemars(with = "Option<String>")]
+    pub from: Option<Timestamp>,
+    /// Before this time.
+    #[schemars(with = "Option<String>")]
+    pub to: Option<Timestamp>,
+}
+
+impl EventFilter {
+    /// Tells whether an event is wanted: the rule that every store follows.
+    pub fn accepts(&self, event: &Event) -> bool {
+        fn same<T: PartialEq>(wanted: Option<&T>, has: Option<&T>) -> bool {
+            wanted.is_none_or(|wanted| has == Some(wanted))
+        }
+        same(self.conversation.as_ref(), event.conversation.as_ref())
+            && same(self.agent.as_ref(), event.agent.as_ref())
+            && same(self.thread.as_ref(), event.thread.as_ref())
+            && same(self.task.as_ref(), event.task.as_ref())
+            && self.event_type.as_deref().is_none_or(|wanted| {
+                if wanted.contains('.') {
+                    event.kind == wanted
+                } else {
+                    event.area() == wanted
+                }
+            })
+            && self.from.is_none_or(|from| event.time >= from)
+            && self.to.is_none_or(|to| event.time < to)
+    }
+}

@@ -1,0 +1,154 @@
+//! What is known about the host, gathered once by one function and passed on as a value.
+//!
+//! Facts are serialisable so that a plan can be made again from a stored value, on any machine.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::BytePath;
+use crate::error::Problem;
+use crate::spec::{Identity, ProviderKind, Variable};
+
+/// Everything that a plan may depend on besides policy, workspace and command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostFacts {
+    /// Kernel release, such as `6.18.0`.
+    pub kernel: String,
+    /// Who calls.
+    pub caller: Person,
+    /// Whose workspace it is; differs from the caller only where root works for somebody.
+    pub owner: Person,
+    /// The data directory of the caller.
+    pub data_dir: BytePath,
+    /// What each provider can do here.
+    pub providers: Vec<ProviderFacts>,
+    /// Landlock ABI, 0 where there is none.
+    pub landlock_abi: u32,
+    /// Whether overlays can be mounted in a user namespace.
+    pub overlay: bool,
+    /// System paths that exist, to be shown read-only: directories and links.
+    pub system: Vec<SystemPath>,
+    /// Files and directories below the system paths that must not be read.
+    pub system_secrets: Vec<SystemSecret>,
+    /// Toolchains found in the owner's home directory and elsewhere.
+    pub toolchains: Vec<Toolchain>,
+    /// Variables of the caller that the allow-list lets through, by name.
+    pub environment: Vec<Variable>,
+    /// Names of variables of the caller that look like secrets; values never stand here.
+    pub secret_names: Vec<String>,
+    /// The workspace and what was found in it.
+    pub workspace: WorkspaceFacts,
+}
+
+/// A user of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Person {
+    /// Numeric ids.
+    pub identity: Identity,
+    /// Login name, or the number as text.
+    pub name: String,
+    /// Home directory.
+    pub home: BytePath,
+}
+
+/// What one provider can do on this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderFacts {
+    /// Which one.
+    pub provider: ProviderKind,
+    /// Why it cannot be used; `None` when it can.
+    pub problem: Option<Problem>,
+    /// The program that it needs, by absolute path, found outside the workspace.
+    pub program: Option<BytePath>,
+    /// Version of that program, as it prints it.
+    pub version: Option<String>,
+}
+
+/// A system path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SystemPath {
+    /// Where it is.
+    pub path: BytePath,
+    /// Where it points, when it is a symbolic link (`/bin` on a merged system).
+    pub link: Option<BytePath>,
+}
+
+/// Something in a system directory that is not for reading.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SystemSecret {
+    /// Where it is.
+    pub path: BytePath,
+    /// Whether it is a directory.
+    pub directory: bool,
+}
+
+/// A toolchain outside the system directories, without its credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Toolchain {
+    /// Its name, such as `cargo`.
+    pub name: String,
+    /// Files and directories to be shown read-only.
+    pub read: Vec<BytePath>,
+    /// Directories that are caches: shown, and written to the side.
+    pub caches: Vec<BytePath>,
+    /// Files below those that hold credentials and stay hidden.
+    pub secrets: Vec<BytePath>,
+    /// Variables that name its places.
+    pub environment: Vec<Variable>,
+}
+
+/// What was found in and around the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceFacts {
+    /// Its real path.
+    pub root: BytePath,
+    /// Other spellings of it that were used, such as a path through a symbolic link.
+    pub spellings: Vec<BytePath>,
+    /// The repository around it, when there is one.
+    pub git: Option<GitFacts>,
+    /// Protected names at the top level with what stands there, absent ones included.
+    pub protected: Vec<ProtectedName>,
+    /// `.env` files that are not in the index.
+    pub env_files: Vec<BytePath>,
+}
+
+/// A protected name and what stands there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProtectedName {
+    /// Absolute path on the host.
+    pub path: BytePath,
+    /// What stands there.
+    pub state: crate::spec::ProtectedState,
+    /// Which rule names it, such as `git hooks`.
+    pub rule: String,
+    /// Whether git's index holds it, or something below it.
+    pub tracked: bool,
+}
+
+/// The repository around a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GitFacts {
+    /// Top level of the working tree.
+    pub top_level: BytePath,
+    /// The git directory of this tree.
+    pub git_dir: BytePath,
+    /// The git directory that linked trees share; equals `git_dir` in a plain checkout.
+    pub common_dir: BytePath,
+    /// Whether the tree is a linked one.
+    pub linked: bool,
+    /// Where hooks are looked for, absolute.
+    pub hooks_path: BytePath,
+    /// Content of a global configuration for use inside: identity, aliases and harmless settings.
+    pub portable_config: String,
+    /// Settings that were left out because they point to the host, by key.
+    pub left_out: Vec<String>,
+}

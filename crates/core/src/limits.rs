@@ -1,0 +1,26 @@
+//! Bounds of requests and results. Each is a promise; the unit is part of the name.
+
+/// Time limit of a command over a protocol when none is given, in seconds.
+pub const COMMAND_TIMEOUT_SECONDS: u64 = 120;
+/// Longest time limit that a request may ask for, in seconds; more is clamped, and said.
+pub const COMMAND_TIMEOUT_CAP_SECONDS: u64 = 3600;
+/// Characters of output that a result carries; the tail is kept.
+pub const OUTPUT_CHARACTERS: usize = 50_000;
+/// Bytes of one stream that stay in memory; the whole goes to the spill file.
+pub const OUTPUT_RING_BYTES: usize = 256 * 1024;
+/// Time for which output is still read after the leader has ended, in milliseconds.
+pub const DRAIN_MILLISECONDS: u64 = 150;
+/// Time between a polite signal and the end of a tree, in milliseconds.
+pub const GRACE_MILLISECONDS: u64 = 2_000;
+/// Time that a sweep of descendants may take before the enclosure is taken down, in milliseconds.
+pub const SWEEP_MILLISECONDS: u64 = 2_000;
+/// Size from which a body of an event lives in the content store, in bytes.
+pub const INLINE_BODY_BYTES: usize = 8 * 1024;
+/// Events on one page when a query names no number.
+pub const PAGE_EVENTS: usize = 100;
+/// Most events on one page.
+pub const PAGE_EVENTS_CAP: usize = 1_000;
+/// Identical denials of one task after which a result says that nothing will change.
+pub const DENIALS_UNTIL_WILL_NOT_CHANGE: usize = 3;
+/// Most bytes of one argument or variable, as the kernel has it (`MAX_ARG_STRLEN`).
+pub const ARGUMENT_BYTES: usize = 128 * 1024;
