@@ -31,6 +31,9 @@ pub struct HostFacts {
     pub system: Vec<SystemPath>,
     /// Files and directories below the system paths that must not be read.
     pub system_secrets: Vec<SystemSecret>,
+    /// What stands in the directories above those secrets, for a provider that can only allow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub system_listings: Vec<Listing>,
     /// Toolchains found in the owner's home directory and elsewhere.
     pub toolchains: Vec<Toolchain>,
     /// Variables of the caller that the allow-list lets through, by name.
@@ -85,6 +88,16 @@ pub struct SystemSecret {
     pub path: BytePath,
     /// Whether it is a directory.
     pub directory: bool,
+}
+
+/// A directory and what stands in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listing {
+    /// The directory.
+    pub path: BytePath,
+    /// Absolute paths of its entries, sorted.
+    pub entries: Vec<BytePath>,
 }
 
 /// A toolchain outside the system directories, without its credentials.

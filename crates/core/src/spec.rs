@@ -159,6 +159,11 @@ pub enum Mount {
         /// Whether it is a directory.
         directory: bool,
     },
+    /// Makes an empty file system that stands here already read-only, not what is mounted below it.
+    ReadOnly {
+        /// Path inside.
+        target: BytePath,
+    },
 }
 
 impl Mount {
@@ -172,7 +177,8 @@ impl Mount {
             | Self::Content { target, .. }
             | Self::Proc { target }
             | Self::Devices { target }
-            | Self::Mask { target, .. } => target,
+            | Self::Mask { target, .. }
+            | Self::ReadOnly { target } => target,
         }
     }
 }
@@ -254,6 +260,8 @@ pub enum SocketFamilies {
     PairsOnly,
     /// Unix, IPv4, IPv6 (stream and datagram), routing netlink, on the host's network.
     Host,
+    /// As `Host`, but of Unix sockets only pairs: nothing hides the paths of the host's sockets.
+    HostPairs,
 }
 
 /// How a protected name is held.
