@@ -30,8 +30,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Count the tests of a run, and say which could not run here and why.
     Tally(tally::Arguments),
-    /// Write docs/policy.schema.json anew.
-    Schema,
+    /// Write the pages that come from the code: docs/errors.md, docs/policy.schema.json.
+    Write,
 }
 
 fn main() -> ExitCode {
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Task::Check(arguments) => check::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
         Task::Tally(arguments) => tally::run(&arguments),
-        Task::Schema => check::write_schema(&root),
+        Task::Write => check::write(&root),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -54,6 +54,9 @@ enum Yardstick {
     Itself,
 }
 
+/// Does a thing once, and gives the time it took.
+type Run = Box<dyn FnMut() -> anyhow::Result<Duration>>;
+
 /// One thing that is measured.
 struct Subject {
     name: &'static str,
@@ -61,7 +64,7 @@ struct Subject {
     /// Ratio to the yardstick that must not be exceeded.
     bar: Option<f64>,
     /// Does it once and gives the time it took, or why it cannot be done here.
-    run: Result<Box<dyn FnMut() -> anyhow::Result<Duration>>, String>,
+    run: Result<Run, String>,
 }
 
 /// A subject with what was measured.

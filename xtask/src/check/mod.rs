@@ -3,6 +3,7 @@
 mod arrows;
 mod capabilities;
 mod dependencies;
+mod errors;
 mod length;
 mod licences;
 mod rooms;
@@ -16,8 +17,6 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context as _;
-
-pub(crate) use schema::write as write_schema;
 
 /// What `check` is asked to do.
 #[derive(Debug, clap::Args)]
@@ -105,6 +104,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
     );
     report.add("licences", licences::check(root)?);
     report.add("capabilities", capabilities::check(root, &tree)?);
+    report.add("error codes", errors::check(root)?);
     if !arguments.skip_binary {
         report.add("policy schema", schema::check(root)?);
     }
@@ -116,6 +116,13 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
         );
     }
     Ok(report.good)
+}
+
+/// Writes what is published from the code: the error codes and the policy's JSON Schema.
+pub(crate) fn write(root: &Path) -> anyhow::Result<bool> {
+    errors::write(root)?;
+    schema::write(root)?;
+    Ok(true)
 }
 
 /// Prints verdicts as they come, and remembers whether all were good.

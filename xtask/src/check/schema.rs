@@ -18,11 +18,10 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Verdict> {
 }
 
 /// Writes what the program prints to its published place.
-pub(crate) fn write(root: &Path) -> anyhow::Result<bool> {
+pub(super) fn write(root: &Path) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(&parse(&printed(root)?)?)?;
     text.push('\n');
-    fs::write(root.join(PLACE), text).with_context(|| format!("cannot write {PLACE}"))?;
-    Ok(true)
+    fs::write(root.join(PLACE), text).with_context(|| format!("cannot write {PLACE}"))
 }
 
 fn printed(root: &Path) -> anyhow::Result<String> {
@@ -56,7 +55,7 @@ fn parse(text: &str) -> anyhow::Result<serde_json::Value> {
 fn drift(printed: &str, published: &str) -> anyhow::Result<Option<Finding>> {
     let printed = parse(printed)?;
     let same = serde_json::from_str::<serde_json::Value>(published).is_ok_and(|it| it == printed);
-    let message = "is not what `cofferdam policy schema` prints: run cargo xtask schema";
+    let message = "is not what `cofferdam policy schema` prints: run cargo xtask write";
     Ok((!same).then(|| Finding::new(PLACE, message)))
 }
 
