@@ -1,1 +1,15 @@
-//! exec
+//! The execution plane of Cofferdam.
+//!
+//! Every side effect goes through here: enclosures are put up by providers, commands are started in
+//! them by a keeper, watched, ended and told to the journal. The plane is synchronous: the calling
+//! thread writes the intent, waits in one `poll` for output, end, cancellation and time limits, and
+//! returns the outcome. It knows no conversations and no HTTP.
+//!
+//! How the parts lie to each other is told in `ARCHITECTURE.md`.
+
+mod control;
+mod output;
+mod protect;
+
+pub use control::{Control, TerminalSize};
+pub use output::{OutputSink, Stream};

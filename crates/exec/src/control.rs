@@ -1,0 +1,131 @@
+//! A handle by which other threads reach into a running command.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Rows and columns of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub columns: u16,
+}
+
+/// What another thread asks of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// End it, whatever it is doing.
+    Cancel,
+    /// Send the whole of it a signal, by number.
+    Signal(i32),
+    /// Its terminal has another size.
+    Resize(TerminalSize),
+}
+
+/// Cancels, signals and resizes a command from any thread, also before it has started.
+#[derive(Debug, Clone)]
+pub struct Control(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    wake: Option<OwnedFd>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: VecDeque<Request>,
+    cancelled: bool,
+}
+
+impl Control {
+    /// Makes a handle that belongs to no command yet.
+    pub fn new() -> Self {
+        // Without a descriptor requests still wait in the queue, and are seen at the next wake-up.
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+        Self(Arc::new(Shared {
+            wake,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Ends the command; one that has not started never will.
+    pub fn cancel(&self) {
+        self.push(Request::Cancel);
+    }
+
+    /// Sends a signal, by number, to the command.
+    pub fn signal(&self, number: i32) {
+        self.push(Request::Signal(number));
+    }
+
+    /// Gives the command's terminal another size.
+    pub fn resize(&self, size: TerminalSize) {
+        self.push(Request::Resize(size));
+    }
+
+    /// Tells whether somebody has cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.state().cancelled
+    }
+
+    pub(crate) fn wake(&self) -> Option<BorrowedFd<'_>> {
+        self.0.wake.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes everything that was asked for since the last time.
+    pub(crate) fn take(&self) -> Vec<Request> {
+        if let Some(wake) = &self.0.wake {
+            let _ = rustix::io::read(wake, &mut [0; 8]);
+        }
+        self.state().requests.drain(..).collect()
+    }
+
+    fn push(&self, request: Request) {
+        {
+            let mut state = self.state();
+            state.cancelled |= request == Request::Cancel;
+            state.requests.push_back(request);
+        }
+        if let Some(wake) = &self.0.wake {
+            let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        // A queue is whole after every push, so a panicking pusher leaves nothing half done.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_wait_in_order_and_wake_the_reader() {
+        let control = Control::new();
+        let other = control.clone();
+        other.signal(2);
+        other.cancel();
+        assert!(control.is_cancelled());
+        let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+            control.wake().expect("an eventfd"),
+            rustix::event::PollFlags::IN,
+        )];
+        let ready = rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default()));
+        assert_eq!(ready, Ok(1));
+        assert_eq!(control.take(), [Request::Signal(2), Request::Cancel]);
+        assert_eq!(control.take(), []);
+    }
+}
