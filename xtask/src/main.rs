@@ -57,3 +57,13 @@ fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
+
+/// The target directory that this program was built into.
+fn target() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    program
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("target"))
+        .to_path_buf()
+}

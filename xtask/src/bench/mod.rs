@@ -19,6 +19,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use crate::target;
+
 /// What `bench` is asked to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -151,16 +153,6 @@ fn relaunch(root: &Path) -> anyhow::Result<bool> {
         .status()
         .with_context(|| format!("cannot run {}", program.display()))?;
     Ok(status.success())
-}
-
-/// The target directory that this program was built into.
-fn target() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    program
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("target"))
-        .to_path_buf()
 }
 
 /// Measures each subject once a round. One that fails is not tried again.

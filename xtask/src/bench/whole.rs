@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::{PROGRAM, Run, Subject, Yardstick, plain, target};
+use super::{PROGRAM, Run, Subject, Yardstick, plain};
+use crate::target;
 
 const PLAIN: &str = "plain bwrap, for run";
 
