@@ -1,1 +1,36 @@
-//! keeper
+//! The keeper: the one small program of ours inside an enclosure, and the protocol it speaks.
+//!
+//! The keeper starts commands under supervisors, ends whole trees, opens terminals, listeners and
+//! files, and does nothing else. It decides nothing: what shall be allowed comes from the plane in
+//! one [`Setup`]. It trusts nothing of what it guards: single-threaded, not dumpable, without
+//! capabilities, and never opening anything that could make it wait.
+//!
+//! Three kinds of process, each with a channel of its own to the plane:
+//!
+//! - the **keeper**, first process inside or a subreaper on the host ([`KeeperClient`]);
+//! - **supervisors**, forked by it: each runs one command at a time and ends its whole tree
+//!   ([`SupervisorClient`]);
+//! - **file workers**, forked by it and put behind the same walls as commands ([`FileClient`]).
+//!
+//! A channel that closes means: end everything below, then leave.
+//!
+//! The library holds the protocol, blocking clients for the plane, and the program itself
+//! ([`run`]), whose `main` is a few lines.
+//!
+//! The design is told in `ARCHITECTURE.md`.
+
+#![cfg(target_os = "linux")]
+
+mod channel;
+mod client;
+mod protocol;
+mod serve;
+mod supervisor;
+
+pub use channel::{ChannelError, INLINE_BYTES, receive, send};
+pub use client::{ClientError, KeeperClient, OpenedTerminal, SupervisorClient};
+pub use protocol::{
+    Bytes, Exited, Failure, Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup,
+    SetupMount, SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,
+};
+pub use serve::run;

@@ -1,0 +1,235 @@
+//! The keeper itself: one loop over its channel and its children.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cofferdam_sandbox::{
+    ChildSignals, Filter, Reap, SandboxError, Step, Sweep, Swept, build_ruleset,
+    drop_all_capabilities, fork_and_run, open_terminal, reap_any, set_dumpable, set_process_name,
+    set_subreaper, signal_pid, sweep, take_inherited_channel,
+};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::channel::{ChannelError, receive, send};
+use crate::protocol::{
+    Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup,
+};
+use crate::supervisor::{self, Walls};
+
+const SWEEP: Duration = Duration::from_secs(2);
+const BACKLOG: i32 = 128;
+
+/// Runs the keeper on the channel with this number until the channel closes.
+///
+/// For the keeper's own program: the process becomes a subreaper, not dumpable, and ends everything
+/// below it before this returns.
+pub fn run(channel: RawFd) -> ExitCode {
+    let Ok(socket) = take_inherited_channel(channel) else { return ExitCode::from(125) };
+    set_process_name(c"cofferdam-keep");
+    let prepared =
+        set_dumpable(false).and_then(|()| set_subreaper()).and_then(|()| ChildSignals::new());
+    let Ok(signals) = prepared else { return ExitCode::from(125) };
+    let mut keeper = Keeper { socket, walls: Walls::default(), known: BTreeSet::new(), ready: false };
+    keeper.serve(&signals);
+    if rustix::process::getpid() == rustix::process::Pid::INIT {
+        // The kernel ends the rest of the namespace with its first process.
+        return ExitCode::SUCCESS;
+    }
+    match sweep(SWEEP, &BTreeSet::new(), |_| ()) {
+        Ok(Sweep { swept: Swept::NothingLeft | Swept::Ended, .. }) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+struct Keeper {
+    socket: OwnedFd,
+    walls: Walls,
+    /// Supervisors and file workers.
+    known: BTreeSet<i32>,
+    ready: bool,
+}
+
+/// An answer with its descriptors.
+type Answer = (KeeperReply, Vec<OwnedFd>);
+
+impl Keeper {
+    fn serve(&mut self, signals: &ChildSignals) {
+        loop {
+            let mut waiting = [
+                PollFd::new(&self.socket, PollFlags::IN),
+                PollFd::new(signals, PollFlags::IN),
+            ];
+            match rustix::event::poll(&mut waiting, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+            }
+            let (asked, ended) = (!waiting[0].revents().is_empty(), !waiting[1].revents().is_empty());
+            if ended {
+                signals.drain();
+                self.reap();
+            }
+            if asked && !matches!(self.answer(), Ok(Go::On)) {
+                return;
+            }
+        }
+    }
+
+    /// Takes ended children away. What a supervisor that vanished leaves behind has fallen to us:
+    /// it is ended.
+    fn reap(&mut self) {
+        let mut lost = false;
+        while let Ok(Reap::Ended(reaped)) = reap_any() {
+            lost |= self.known.remove(&reaped.pid);
+        }
+        if lost {
+            self.end_unknown();
+        }
+    }
+
+    fn end_unknown(&mut self) {
+        let spared = self.known.clone();
+        let known = &mut self.known;
+        // A failure leaves the rest to whoever takes the enclosure down: the plane sees the
+        // supervisor's channel close and does that.
+        let _ = sweep(SWEEP, &spared, |reaped| {
+            known.remove(&reaped.pid);
+        });
+    }
+
+    fn answer(&mut self) -> Result<Go, ChannelError> {
+        let (request, descriptors) = receive::<KeeperRequest>(&self.socket)?;
+        if matches!(request, KeeperRequest::End) {
+            return Ok(Go::Leave);
+        }
+        let (reply, lent) = match self.act(request, descriptors) {
+            Ok(answer) => answer,
+            Err(error) => (KeeperReply::Failed(error.into()), Vec::new()),
+        };
+        let lent: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
+        send(&self.socket, &reply, &lent)?;
+        Ok(Go::On)
+    }
+
+    fn act(&mut self, request: KeeperRequest, given: Vec<OwnedFd>) -> Result<Answer, SandboxError> {
+        let plain = |reply| Ok((reply, Vec::new()));
+        match request {
+            KeeperRequest::Hello(hello) => plain(KeeperReply::Ready(self.greet(hello, given)?)),
+            _ if !self.ready => Err(SandboxError::new(Step::Prepare, Errno::PROTO.raw_os_error())),
+            KeeperRequest::NewSupervisor => {
+                let pid = self.start_supervisor(&one(given)?)?;
+                plain(KeeperReply::Started { pid })
+            }
+            KeeperRequest::NewFileWorker { .. } => {
+                Err(SandboxError::new(Step::Prepare, Errno::NOSYS.raw_os_error()))
+            }
+            KeeperRequest::EndChild { pid } => {
+                if self.known.contains(&pid) {
+                    signal_pid(pid, SIGKILL)?;
+                    self.end_unknown_and(pid);
+                }
+                plain(KeeperReply::Done)
+            }
+            KeeperRequest::OpenTerminal { rows, columns } => {
+                let terminal = open_terminal(rows, columns)?;
+                Ok((
+                    KeeperReply::Terminal { name: terminal.name },
+                    vec![terminal.master, terminal.slave],
+                ))
+            }
+            KeeperRequest::Listen { address } => {
+                let (address, socket) = listen(address)?;
+                Ok((KeeperReply::Listening { address }, vec![socket]))
+            }
+            KeeperRequest::Ping | KeeperRequest::End => plain(KeeperReply::Done),
+        }
+    }
+
+    fn end_unknown_and(&mut self, pid: i32) {
+        self.known.remove(&pid);
+        self.end_unknown();
+    }
+
+    fn greet(&mut self, hello: Hello, given: Vec<OwnedFd>) -> Result<Ready, SandboxError> {
+        if self.ready {
+            return Err(SandboxError::new(Step::Prepare, Errno::ALREADY.raw_os_error()));
+        }
+        if hello.version != PROTOCOL_VERSION {
+            return Err(SandboxError::new(Step::Prepare, Errno::PROTO.raw_os_error()));
+        }
+        self.walls = set_up(&hello.setup)?;
+        self.ready = true;
+        let supervisors = given
+            .iter()
+            .map(|socket| self.start_supervisor(socket))
+            .collect::<Result<Vec<i32>, SandboxError>>()?;
+        Ok(Ready {
+            version: PROTOCOL_VERSION,
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            supervisors,
+            skipped_paths: self
+                .walls
+                .ruleset
+                .as_mut()
+                .map(|ruleset| std::mem::take(&mut ruleset.skipped))
+                .unwrap_or_default(),
+        })
+    }
+
+    fn start_supervisor(&mut self, socket: &OwnedFd) -> Result<i32, SandboxError> {
+        let mut kept = vec![socket.as_fd()];
+        kept.extend(self.walls.ruleset.as_ref().map(|ruleset| ruleset.fd.as_fd()));
+        let walls = &self.walls;
+        let pid = fork_and_run(&kept, || supervisor::serve(socket, walls))?;
+        self.known.insert(pid);
+        Ok(pid)
+    }
+}
+
+const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
+
+enum Go {
+    On,
+    Leave,
+}
+
+fn one(mut given: Vec<OwnedFd>) -> Result<OwnedFd, SandboxError> {
+    match given.pop() {
+        Some(only) if given.is_empty() => Ok(only),
+        _ => Err(SandboxError::new(Step::Prepare, Errno::INVAL.raw_os_error())),
+    }
+}
+
+fn set_up(setup: &Setup) -> Result<Walls, SandboxError> {
+    if !setup.mounts.is_empty() {
+        return Err(SandboxError::new(Step::Mount, Errno::NOSYS.raw_os_error()));
+    }
+    if setup.drop_capabilities {
+        drop_all_capabilities()?;
+        // Giving capabilities up is a change of identity that may make us readable again.
+        set_dumpable(false)?;
+    }
+    let ruleset =
+        if setup.landlock.is_empty() { None } else { Some(build_ruleset(&setup.landlock)?) };
+    let seccomp =
+        setup.seccomp.as_ref().map(|options| Filter::new(options).compile()).transpose()?;
+    Ok(Walls { plan: setup.landlock.clone(), ruleset, seccomp })
+}
+
+fn listen(address: SocketAddr) -> Result<(SocketAddr, OwnedFd), SandboxError> {
+    let failed = |errno: Errno| SandboxError::new(Step::Listen, errno.raw_os_error());
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket =
+        rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(failed)?;
+    rustix::net::bind(&socket, &address).map_err(failed)?;
+    rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
+    let bound = rustix::net::getsockname(&socket).map_err(failed)?;
+    let bound = SocketAddr::try_from(bound).map_err(failed)?;
+    Ok((bound, socket))
+}

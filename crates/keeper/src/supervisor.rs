@@ -1,0 +1,217 @@
+//! A supervisor: runs one command at a time and ends its whole tree.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use cofferdam_sandbox::{
+    ChildSignals, Directory, ExitStatus, LandlockPlan, Program, Reap, Ruleset, SandboxError,
+    SeccompProgram, Spawn, Step, Sweep, Swept, Usage, build_ruleset, candidates, reap_any,
+    set_process_name, set_subreaper, signal_pid, signal_tree, spawn, sweep, wait_for_no_child,
+};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+use crate::channel::{ChannelError, receive, send};
+use crate::protocol::{
+    Exited, SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,
+};
+
+/// The longest that ending the tree may take when the channel has closed.
+const LAST_SWEEP: Duration = Duration::from_secs(2);
+
+/// What every command of an enclosure is put behind.
+#[derive(Debug, Default)]
+pub(crate) struct Walls {
+    pub(crate) plan: LandlockPlan,
+    pub(crate) ruleset: Option<Ruleset>,
+    pub(crate) seccomp: Option<SeccompProgram>,
+}
+
+struct Running {
+    pid: i32,
+    sweep: Duration,
+    linger: Duration,
+}
+
+struct Supervisor<'a, S> {
+    socket: &'a S,
+    walls: &'a Walls,
+    running: Option<Running>,
+    usage: Usage,
+}
+
+/// Serves a channel until it closes, in a process made for it. Gives the exit code.
+pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls) -> i32 {
+    set_process_name(c"cofferdam-super");
+    let Ok(children) = set_subreaper().and_then(|()| ChildSignals::new()) else { return 1 };
+    let mut supervisor = Supervisor { socket, walls, running: None, usage: Usage::default() };
+    loop {
+        let mut waiting =
+            [PollFd::new(socket, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
+        match rustix::event::poll(&mut waiting, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => break,
+        }
+        let (asked, ended) = (!waiting[0].revents().is_empty(), !waiting[1].revents().is_empty());
+        let outcome = if ended {
+            children.drain();
+            supervisor.reap()
+        } else {
+            Ok(())
+        };
+        let outcome = match outcome {
+            Ok(()) if asked => supervisor.answer(),
+            other => other,
+        };
+        if outcome.is_err() {
+            break;
+        }
+    }
+    match sweep(LAST_SWEEP, &BTreeSet::new(), |_| ()) {
+        Ok(Sweep { swept: Swept::NothingLeft | Swept::Ended, .. }) => 0,
+        _ => 1,
+    }
+}
+
+impl<S: AsFd> Supervisor<'_, S> {
+    /// Takes one request. An error ends the supervisor: the channel is closed or not to be trusted.
+    fn answer(&mut self) -> Result<(), ChannelError> {
+        let (request, descriptors) = receive::<SupervisorRequest>(self.socket)?;
+        match request {
+            SupervisorRequest::Spawn(request) => {
+                let announce = request.announce;
+                match self.start(&request, &descriptors) {
+                    Ok(pid) if announce => self.say(&SupervisorReply::Started { pid }),
+                    Ok(_) => Ok(()),
+                    Err(error) => self.say(&SupervisorReply::Failed(error.into())),
+                }
+            }
+            SupervisorRequest::Signal { target, number } => {
+                if let Some(running) = &self.running {
+                    // Whoever is gone already needs no signal.
+                    match target {
+                        SignalTarget::Leader => drop(signal_pid(running.pid, number)),
+                        SignalTarget::Tree => drop(signal_tree(running.pid, number)),
+                    }
+                }
+                Ok(())
+            }
+            SupervisorRequest::EndTree => match self.running.take() {
+                Some(running) => self.finish(&running, None),
+                None => Ok(()),
+            },
+            SupervisorRequest::Ping => self.say(&SupervisorReply::Pong),
+        }
+    }
+
+    fn say(&self, reply: &SupervisorReply) -> Result<(), ChannelError> {
+        send(self.socket, reply, &[])
+    }
+
+    fn start(&mut self, request: &SpawnRequest, given: &[OwnedFd]) -> Result<i32, SandboxError> {
+        if self.running.is_some() {
+            return Err(SandboxError::new(Step::Prepare, Errno::BUSY.raw_os_error()));
+        }
+        let invalid = || SandboxError::new(Step::Prepare, Errno::INVAL.raw_os_error());
+        let name = request.argv.first().ok_or_else(invalid)?;
+        let path = request.env.iter().find_map(|one| one.strip_prefix(b"PATH="));
+        // An empty or impossible name is a program that is not there.
+        let paths = candidates(name, path)
+            .ok_or_else(|| SandboxError::at(Step::Execute, name, Errno::NOENT.raw_os_error()))?;
+        let strings = |all: &[Vec<u8>]| {
+            all.iter()
+                .map(|one| CString::new(one.as_slice()).map_err(|_| invalid()))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        if given.len() != request.descriptors.len() {
+            return Err(invalid());
+        }
+        let own_ruleset = if request.extra_paths.is_empty() || self.walls.plan.files.is_none() {
+            None
+        } else {
+            let mut plan = self.walls.plan.clone();
+            plan.files.get_or_insert_default().extend(request.extra_paths.iter().cloned());
+            Some(build_ruleset(&plan)?)
+        };
+        let ruleset = own_ruleset.as_ref().or(self.walls.ruleset.as_ref());
+        let mut spec = Spawn::new(Program::Paths(paths), strings(&request.argv)?);
+        spec.environment = strings(&request.env)?;
+        if !request.cwd.is_empty() {
+            let directory = CString::new(request.cwd.as_slice()).map_err(|_| invalid())?;
+            spec.directory = Some(Directory::Path(directory));
+        }
+        spec.descriptors =
+            given.iter().map(AsFd::as_fd).zip(request.descriptors.iter().copied()).collect();
+        spec.new_session = true;
+        spec.controlling_terminal = request.controlling_terminal;
+        spec.limits.clone_from(&request.limits);
+        spec.oom_score_adjustment = request.oom_score_adjustment;
+        spec.umask = request.umask;
+        spec.landlock = ruleset.map(|ruleset| ruleset.fd.as_fd());
+        spec.seccomp = self.walls.seccomp.as_ref();
+        let pid = spawn(&spec)?.pid;
+        self.usage = Usage::default();
+        self.running = Some(Running {
+            pid,
+            sweep: Duration::from_millis(request.sweep_milliseconds.into()),
+            linger: Duration::from_millis(request.linger_milliseconds.into()),
+        });
+        Ok(pid)
+    }
+
+    /// Takes ended processes away; when the command is among them, ends its tree and tells.
+    fn reap(&mut self) -> Result<(), ChannelError> {
+        while let Ok(Reap::Ended(reaped)) = reap_any() {
+            self.usage.add(reaped.usage);
+            if let Some(running) = self.running.take_if(|running| running.pid == reaped.pid) {
+                return self.finish(&running, Some(reaped.status));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what is left of the tree and tells how the command ended. Without a status the command
+    /// itself is still there.
+    fn finish(&mut self, running: &Running, status: Option<ExitStatus>) -> Result<(), ChannelError> {
+        let mut usage = self.usage;
+        let linger = if status.is_some() { running.linger } else { Duration::ZERO };
+        let empty = wait_for_no_child(linger, &mut usage).unwrap_or(false);
+        let mut exited = Exited {
+            pid: running.pid,
+            status,
+            usage,
+            leftovers: Vec::new(),
+            leftover_count: 0,
+            swept: Swept::NothingLeft,
+        };
+        if !empty {
+            self.end_rest(running, &mut exited);
+        }
+        self.say(&SupervisorReply::Exited(exited))
+    }
+
+    fn end_rest(&self, running: &Running, exited: &mut Exited) {
+        let mut status = exited.status;
+        let swept = sweep(running.sweep, &BTreeSet::new(), |reaped| {
+            if reaped.pid == running.pid && status.is_none() {
+                status = Some(reaped.status);
+            }
+        });
+        exited.status = status;
+        match swept {
+            Ok(mut sweep) => {
+                sweep.leftovers.retain(|leftover| leftover.pid != running.pid);
+                exited.usage.add(sweep.usage);
+                exited.leftover_count = u32::try_from(sweep.leftovers.len()).unwrap_or(u32::MAX);
+                sweep.leftovers.truncate(Exited::MOST_LEFTOVERS);
+                exited.leftovers = sweep.leftovers;
+                exited.swept = sweep.swept;
+            }
+            // Whoever cannot look must not say that nothing is there.
+            Err(_) => exited.swept = Swept::Deadline,
+        }
+    }
+}
