@@ -6,6 +6,7 @@ mod dependencies;
 mod errors;
 mod length;
 mod licences;
+mod links;
 mod rooms;
 mod schema;
 mod source;
@@ -105,6 +106,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
     report.add("licences", licences::check(root)?);
     report.add("capabilities", capabilities::check(root, &tree)?);
     report.add("error codes", errors::check(root)?);
+    report.add("links", links::check(root)?);
     if !arguments.skip_binary {
         report.add("policy schema", schema::check(root)?);
     }
