@@ -61,14 +61,17 @@ pub fn send<T: Serialize>(
         )
     } else {
         let memory = sealed_memory("cofferdam-message", &body)?;
-        let all: Vec<BorrowedFd<'_>> =
-            std::iter::once(memory.as_fd()).chain(descriptors.iter().copied()).collect();
+        let all: Vec<BorrowedFd<'_>> = std::iter::once(memory.as_fd())
+            .chain(descriptors.iter().copied())
+            .collect();
         send_message(socket.as_fd(), &[IoSlice::new(&[IN_MEMORY])], &all)
     };
-    sent.map_err(|error| match rustix::io::Errno::from_raw_os_error(error.errno) {
-        rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET => ChannelError::Closed,
-        _ => ChannelError::System(error),
-    })
+    sent.map_err(
+        |error| match rustix::io::Errno::from_raw_os_error(error.errno) {
+            rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET => ChannelError::Closed,
+            _ => ChannelError::System(error),
+        },
+    )
 }
 
 /// Receives one message and its descriptors, waiting for it.
@@ -76,9 +79,7 @@ pub fn send<T: Serialize>(
 /// # Errors
 ///
 /// [`ChannelError::Closed`] when the other end is gone and nothing is left to read.
-pub fn receive<T: DeserializeOwned>(
-    socket: &impl AsFd,
-) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+pub fn receive<T: DeserializeOwned>(socket: &impl AsFd) -> Result<(T, Vec<OwnedFd>), ChannelError> {
     let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::TRUNC;
     let mut nothing = [0u8; 0];
     let length = rustix::io::retry_on_intr(|| {

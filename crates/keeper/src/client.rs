@@ -47,7 +47,9 @@ impl ClientError {
 }
 
 pub(crate) fn unexpected(answer: &impl std::fmt::Debug) -> ClientError {
-    ClientError::Unexpected { answer: format!("{answer:?}") }
+    ClientError::Unexpected {
+        answer: format!("{answer:?}"),
+    }
 }
 
 /// Holds a terminal that a keeper opened.
@@ -88,7 +90,10 @@ impl KeeperClient {
             theirs.push(other);
         }
         let lent: Vec<BorrowedFd<'_>> = theirs.iter().map(AsFd::as_fd).collect();
-        let hello = Hello { version: PROTOCOL_VERSION, setup: setup.clone() };
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            setup: setup.clone(),
+        };
         send(&self.socket, &KeeperRequest::Hello(hello), &lent)?;
         Ok(ours)
     }
@@ -97,7 +102,9 @@ impl KeeperClient {
     pub fn finish_hello(&self) -> Result<Ready, ClientError> {
         match self.receive()?.0 {
             KeeperReply::Ready(ready) if ready.version == PROTOCOL_VERSION => Ok(ready),
-            KeeperReply::Ready(ready) => Err(ClientError::Version { theirs: ready.version }),
+            KeeperReply::Ready(ready) => Err(ClientError::Version {
+                theirs: ready.version,
+            }),
             other => Err(unexpected(&other)),
         }
     }
@@ -138,7 +145,11 @@ impl KeeperClient {
             (KeeperReply::Terminal { name }, descriptors) => {
                 let [master, slave] = <[OwnedFd; 2]>::try_from(descriptors)
                     .map_err(|descriptors| unexpected(&descriptors))?;
-                Ok(OpenedTerminal { master, slave, name })
+                Ok(OpenedTerminal {
+                    master,
+                    slave,
+                    name,
+                })
             }
             (reply, _) => Err(unexpected(&reply)),
         }
@@ -214,12 +225,20 @@ impl SupervisorClient {
         request: SpawnRequest,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), ClientError> {
-        Ok(send(&self.socket, &SupervisorRequest::Spawn(Box::new(request)), descriptors)?)
+        Ok(send(
+            &self.socket,
+            &SupervisorRequest::Spawn(Box::new(request)),
+            descriptors,
+        )?)
     }
 
     /// Sends a signal to the command, or to everything that it started.
     pub fn signal(&self, target: SignalTarget, number: i32) -> Result<(), ClientError> {
-        Ok(send(&self.socket, &SupervisorRequest::Signal { target, number }, &[])?)
+        Ok(send(
+            &self.socket,
+            &SupervisorRequest::Signal { target, number },
+            &[],
+        )?)
     }
 
     /// Ends the command and everything that it started; `Exited` follows if it still ran.

@@ -4,6 +4,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let number = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(3);
+    let number = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(3);
     cofferdam_keeper::run(number)
 }

@@ -154,14 +154,24 @@ pub struct Failure {
 impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Self {
         let path = error.path.map(|path| path.as_os_str().as_bytes().to_vec());
-        Self { step: error.step, path, errno: error.errno }
+        Self {
+            step: error.step,
+            path,
+            errno: error.errno,
+        }
     }
 }
 
 impl From<Failure> for SandboxError {
     fn from(failure: Failure) -> Self {
-        let path = failure.path.map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(&path)));
-        Self { step: failure.step, path, errno: failure.errno }
+        let path = failure
+            .path
+            .map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(&path)));
+        Self {
+            step: failure.step,
+            path,
+            errno: failure.errno,
+        }
     }
 }
 

@@ -16,9 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::channel::{ChannelError, receive, send};
-use crate::protocol::{
-    Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup,
-};
+use crate::protocol::{Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup};
 use crate::supervisor::{self, Walls};
 
 const SWEEP: Duration = Duration::from_secs(2);
@@ -29,19 +27,32 @@ const BACKLOG: i32 = 128;
 /// For the keeper's own program: the process becomes a subreaper, not dumpable, and ends everything
 /// below it before this returns.
 pub fn run(channel: RawFd) -> ExitCode {
-    let Ok(socket) = take_inherited_channel(channel) else { return ExitCode::from(125) };
+    let Ok(socket) = take_inherited_channel(channel) else {
+        return ExitCode::from(125);
+    };
     set_process_name(c"cofferdam-keep");
-    let prepared =
-        set_dumpable(false).and_then(|()| set_subreaper()).and_then(|()| ChildSignals::new());
-    let Ok(signals) = prepared else { return ExitCode::from(125) };
-    let mut keeper = Keeper { socket, walls: Walls::default(), known: BTreeSet::new(), ready: false };
+    let prepared = set_dumpable(false)
+        .and_then(|()| set_subreaper())
+        .and_then(|()| ChildSignals::new());
+    let Ok(signals) = prepared else {
+        return ExitCode::from(125);
+    };
+    let mut keeper = Keeper {
+        socket,
+        walls: Walls::default(),
+        known: BTreeSet::new(),
+        ready: false,
+    };
     keeper.serve(&signals);
     if rustix::process::getpid() == rustix::process::Pid::INIT {
         // The kernel ends the rest of the namespace with its first process.
         return ExitCode::SUCCESS;
     }
     match sweep(SWEEP, &BTreeSet::new(), |_| ()) {
-        Ok(Sweep { swept: Swept::NothingLeft | Swept::Ended, .. }) => ExitCode::SUCCESS,
+        Ok(Sweep {
+            swept: Swept::NothingLeft | Swept::Ended,
+            ..
+        }) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }
@@ -69,7 +80,10 @@ impl Keeper {
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
             }
-            let (asked, ended) = (!waiting[0].revents().is_empty(), !waiting[1].revents().is_empty());
+            let (asked, ended) = (
+                !waiting[0].revents().is_empty(),
+                !waiting[1].revents().is_empty(),
+            );
             if ended {
                 signals.drain();
                 self.reap();
@@ -120,14 +134,18 @@ impl Keeper {
         let plain = |reply| Ok((reply, Vec::new()));
         match request {
             KeeperRequest::Hello(hello) => plain(KeeperReply::Ready(self.greet(hello, given)?)),
-            _ if !self.ready => Err(SandboxError::new(Step::Prepare, Errno::PROTO.raw_os_error())),
+            _ if !self.ready => Err(SandboxError::new(
+                Step::Prepare,
+                Errno::PROTO.raw_os_error(),
+            )),
             KeeperRequest::NewSupervisor => {
                 let pid = self.start_supervisor(&one(given)?)?;
                 plain(KeeperReply::Started { pid })
             }
-            KeeperRequest::NewFileWorker { .. } => {
-                Err(SandboxError::new(Step::Prepare, Errno::NOSYS.raw_os_error()))
-            }
+            KeeperRequest::NewFileWorker { .. } => Err(SandboxError::new(
+                Step::Prepare,
+                Errno::NOSYS.raw_os_error(),
+            )),
             KeeperRequest::EndChild { pid } => {
                 if self.known.contains(&pid) {
                     signal_pid(pid, SIGKILL)?;
@@ -138,7 +156,9 @@ impl Keeper {
             KeeperRequest::OpenTerminal { rows, columns } => {
                 let terminal = open_terminal(rows, columns)?;
                 Ok((
-                    KeeperReply::Terminal { name: terminal.name },
+                    KeeperReply::Terminal {
+                        name: terminal.name,
+                    },
                     vec![terminal.master, terminal.slave],
                 ))
             }
@@ -157,10 +177,16 @@ impl Keeper {
 
     fn greet(&mut self, hello: Hello, given: Vec<OwnedFd>) -> Result<Ready, SandboxError> {
         if self.ready {
-            return Err(SandboxError::new(Step::Prepare, Errno::ALREADY.raw_os_error()));
+            return Err(SandboxError::new(
+                Step::Prepare,
+                Errno::ALREADY.raw_os_error(),
+            ));
         }
         if hello.version != PROTOCOL_VERSION {
-            return Err(SandboxError::new(Step::Prepare, Errno::PROTO.raw_os_error()));
+            return Err(SandboxError::new(
+                Step::Prepare,
+                Errno::PROTO.raw_os_error(),
+            ));
         }
         self.walls = set_up(&hello.setup)?;
         self.ready = true;
@@ -183,7 +209,12 @@ impl Keeper {
 
     fn start_supervisor(&mut self, socket: &OwnedFd) -> Result<i32, SandboxError> {
         let mut kept = vec![socket.as_fd()];
-        kept.extend(self.walls.ruleset.as_ref().map(|ruleset| ruleset.fd.as_fd()));
+        kept.extend(
+            self.walls
+                .ruleset
+                .as_ref()
+                .map(|ruleset| ruleset.fd.as_fd()),
+        );
         let walls = &self.walls;
         let pid = fork_and_run(&kept, || supervisor::serve(socket, walls))?;
         self.known.insert(pid);
@@ -201,7 +232,10 @@ enum Go {
 fn one(mut given: Vec<OwnedFd>) -> Result<OwnedFd, SandboxError> {
     match given.pop() {
         Some(only) if given.is_empty() => Ok(only),
-        _ => Err(SandboxError::new(Step::Prepare, Errno::INVAL.raw_os_error())),
+        _ => Err(SandboxError::new(
+            Step::Prepare,
+            Errno::INVAL.raw_os_error(),
+        )),
     }
 }
 
@@ -214,19 +248,32 @@ fn set_up(setup: &Setup) -> Result<Walls, SandboxError> {
         // Giving capabilities up is a change of identity that may make us readable again.
         set_dumpable(false)?;
     }
-    let ruleset =
-        if setup.landlock.is_empty() { None } else { Some(build_ruleset(&setup.landlock)?) };
-    let seccomp =
-        setup.seccomp.as_ref().map(|options| Filter::new(options).compile()).transpose()?;
-    Ok(Walls { plan: setup.landlock.clone(), ruleset, seccomp })
+    let ruleset = if setup.landlock.is_empty() {
+        None
+    } else {
+        Some(build_ruleset(&setup.landlock)?)
+    };
+    let seccomp = setup
+        .seccomp
+        .as_ref()
+        .map(|options| Filter::new(options).compile())
+        .transpose()?;
+    Ok(Walls {
+        plan: setup.landlock.clone(),
+        ruleset,
+        seccomp,
+    })
 }
 
 fn listen(address: SocketAddr) -> Result<(SocketAddr, OwnedFd), SandboxError> {
     let failed = |errno: Errno| SandboxError::new(Step::Listen, errno.raw_os_error());
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket =
-        rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-            .map_err(failed)?;
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(failed)?;
     rustix::net::bind(&socket, &address).map_err(failed)?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
     let bound = rustix::net::getsockname(&socket).map_err(failed)?;

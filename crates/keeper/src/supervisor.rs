@@ -14,9 +14,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use crate::channel::{ChannelError, receive, send};
-use crate::protocol::{
-    Exited, SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,
-};
+use crate::protocol::{Exited, SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest};
 
 /// The longest that ending the tree may take when the channel has closed.
 const LAST_SWEEP: Duration = Duration::from_secs(2);
@@ -45,17 +43,29 @@ struct Supervisor<'a, S> {
 /// Serves a channel until it closes, in a process made for it. Gives the exit code.
 pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls) -> i32 {
     set_process_name(c"cofferdam-super");
-    let Ok(children) = set_subreaper().and_then(|()| ChildSignals::new()) else { return 1 };
-    let mut supervisor = Supervisor { socket, walls, running: None, usage: Usage::default() };
+    let Ok(children) = set_subreaper().and_then(|()| ChildSignals::new()) else {
+        return 1;
+    };
+    let mut supervisor = Supervisor {
+        socket,
+        walls,
+        running: None,
+        usage: Usage::default(),
+    };
     loop {
-        let mut waiting =
-            [PollFd::new(socket, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
+        let mut waiting = [
+            PollFd::new(socket, PollFlags::IN),
+            PollFd::new(&children, PollFlags::IN),
+        ];
         match rustix::event::poll(&mut waiting, None) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(_) => break,
         }
-        let (asked, ended) = (!waiting[0].revents().is_empty(), !waiting[1].revents().is_empty());
+        let (asked, ended) = (
+            !waiting[0].revents().is_empty(),
+            !waiting[1].revents().is_empty(),
+        );
         let outcome = if ended {
             children.drain();
             supervisor.reap()
@@ -71,7 +81,10 @@ pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls) -> i32 {
         }
     }
     match sweep(LAST_SWEEP, &BTreeSet::new(), |_| ()) {
-        Ok(Sweep { swept: Swept::NothingLeft | Swept::Ended, .. }) => 0,
+        Ok(Sweep {
+            swept: Swept::NothingLeft | Swept::Ended,
+            ..
+        }) => 0,
         _ => 1,
     }
 }
@@ -117,7 +130,10 @@ impl<S: AsFd> Supervisor<'_, S> {
         }
         let invalid = || SandboxError::new(Step::Prepare, Errno::INVAL.raw_os_error());
         let name = request.argv.first().ok_or_else(invalid)?;
-        let path = request.env.iter().find_map(|one| one.strip_prefix(b"PATH="));
+        let path = request
+            .env
+            .iter()
+            .find_map(|one| one.strip_prefix(b"PATH="));
         // An empty or impossible name is a program that is not there.
         let paths = candidates(name, path)
             .ok_or_else(|| SandboxError::at(Step::Execute, name, Errno::NOENT.raw_os_error()))?;
@@ -133,7 +149,9 @@ impl<S: AsFd> Supervisor<'_, S> {
             None
         } else {
             let mut plan = self.walls.plan.clone();
-            plan.files.get_or_insert_default().extend(request.extra_paths.iter().cloned());
+            plan.files
+                .get_or_insert_default()
+                .extend(request.extra_paths.iter().cloned());
             Some(build_ruleset(&plan)?)
         };
         let ruleset = own_ruleset.as_ref().or(self.walls.ruleset.as_ref());
@@ -143,8 +161,11 @@ impl<S: AsFd> Supervisor<'_, S> {
             let directory = CString::new(request.cwd.as_slice()).map_err(|_| invalid())?;
             spec.directory = Some(Directory::Path(directory));
         }
-        spec.descriptors =
-            given.iter().map(AsFd::as_fd).zip(request.descriptors.iter().copied()).collect();
+        spec.descriptors = given
+            .iter()
+            .map(AsFd::as_fd)
+            .zip(request.descriptors.iter().copied())
+            .collect();
         spec.new_session = true;
         spec.controlling_terminal = request.controlling_terminal;
         spec.limits.clone_from(&request.limits);
@@ -175,9 +196,17 @@ impl<S: AsFd> Supervisor<'_, S> {
 
     /// Ends what is left of the tree and tells how the command ended. Without a status the command
     /// itself is still there.
-    fn finish(&mut self, running: &Running, status: Option<ExitStatus>) -> Result<(), ChannelError> {
+    fn finish(
+        &mut self,
+        running: &Running,
+        status: Option<ExitStatus>,
+    ) -> Result<(), ChannelError> {
         let mut usage = self.usage;
-        let linger = if status.is_some() { running.linger } else { Duration::ZERO };
+        let linger = if status.is_some() {
+            running.linger
+        } else {
+            Duration::ZERO
+        };
         let empty = wait_for_no_child(linger, &mut usage).unwrap_or(false);
         let mut exited = Exited {
             pid: running.pid,
@@ -203,7 +232,9 @@ impl<S: AsFd> Supervisor<'_, S> {
         exited.status = status;
         match swept {
             Ok(mut sweep) => {
-                sweep.leftovers.retain(|leftover| leftover.pid != running.pid);
+                sweep
+                    .leftovers
+                    .retain(|leftover| leftover.pid != running.pid);
                 exited.usage.add(sweep.usage);
                 exited.leftover_count = u32::try_from(sweep.leftovers.len()).unwrap_or(u32::MAX);
                 sweep.leftovers.truncate(Exited::MOST_LEFTOVERS);

@@ -22,7 +22,11 @@ struct Data {
 /// set, so that nothing that it executes can have any again.
 pub fn drop_all_capabilities() -> Result<(), SandboxError> {
     // SAFETY: only system calls on locals.
-    if unsafe { drop_all_raw() } == 0 { Ok(()) } else { Err(SandboxError::last(Step::Capabilities)) }
+    if unsafe { drop_all_raw() } == 0 {
+        Ok(())
+    } else {
+        Err(SandboxError::last(Step::Capabilities))
+    }
 }
 
 /// As [`drop_all_capabilities`], for the child between clone and exec; −1 with errno on failure.
@@ -39,9 +43,22 @@ pub(crate) unsafe fn drop_all_raw() -> i32 {
                 break;
             }
         }
-        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-        let mut header = Header { version: VERSION_3, pid: 0 };
-        let none = [Data { effective: 0, permitted: 0, inheritable: 0 }; 2];
+        libc::prctl(
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAP_AMBIENT_CLEAR_ALL,
+            0,
+            0,
+            0,
+        );
+        let mut header = Header {
+            version: VERSION_3,
+            pid: 0,
+        };
+        let none = [Data {
+            effective: 0,
+            permitted: 0,
+            inheritable: 0,
+        }; 2];
         let result = libc::syscall(libc::SYS_capset, &raw mut header, none.as_ptr());
         if result == 0 { 0 } else { -1 }
     }

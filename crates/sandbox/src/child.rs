@@ -58,7 +58,11 @@ enum Never {}
 type Outcome<T = ()> = Result<T, (Step, i32)>;
 
 fn check(step: Step, result: c_long) -> Outcome<c_long> {
-    if result < 0 { Err((step, last_errno())) } else { Ok(result) }
+    if result < 0 {
+        Err((step, last_errno()))
+    } else {
+        Ok(result)
+    }
 }
 
 fn prepare_and_execute(plan: &mut Plan<'_>) -> Outcome<Never> {
@@ -85,7 +89,10 @@ fn prepare_and_execute(plan: &mut Plan<'_>) -> Outcome<Never> {
             take_identity(identity)?;
         }
         if plan.drop_capabilities {
-            check(Step::Capabilities, crate::capabilities::drop_all_raw().into())?;
+            check(
+                Step::Capabilities,
+                crate::capabilities::drop_all_raw().into(),
+            )?;
         }
         enter_directory(plan)?;
         // After the identity, since a change of it clears this.
@@ -98,7 +105,10 @@ fn prepare_and_execute(plan: &mut Plan<'_>) -> Outcome<Never> {
             check(Step::Attribute, result.into())?;
         }
         if plan.no_new_privileges {
-            check(Step::Attribute, libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
+            check(
+                Step::Attribute,
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into(),
+            )?;
         }
         if plan.landlock_fd >= 0 {
             let result = libc::syscall(libc::SYS_landlock_restrict_self, plan.landlock_fd, 0);
@@ -119,14 +129,19 @@ fn prepare_and_execute(plan: &mut Plan<'_>) -> Outcome<Never> {
 }
 
 unsafe fn reset_signals() {
-    // SAFETY: sigaction with a zeroed action (SIG_DFL) on the child's own table; numbers that libc
-    // keeps for itself are refused by it, and exec resets those.
+    // The kernel's own structure, all zero: the default action, no flags, an empty mask. Raw, since
+    // libc refuses the two numbers that it keeps for itself, which may be ignored all the same.
+    let default = [0u64; 5];
+    // SAFETY: the kernel reads 32 bytes of a local and changes the child's own table.
     unsafe {
-        let action: libc::sigaction = std::mem::zeroed();
         for signal in 1..=64 {
-            if signal != libc::SIGKILL && signal != libc::SIGSTOP {
-                libc::sigaction(signal, &raw const action, ptr::null_mut());
-            }
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                ptr::null_mut::<c_void>(),
+                8usize,
+            );
         }
     }
 }
@@ -159,7 +174,11 @@ unsafe fn place_descriptors(plan: &mut Plan<'_>) -> Outcome {
                 one.from = raise(one.from, floor)?;
             }
         }
-        for fd in [&mut plan.program_fd, &mut plan.directory_fd, &mut plan.landlock_fd] {
+        for fd in [
+            &mut plan.program_fd,
+            &mut plan.directory_fd,
+            &mut plan.landlock_fd,
+        ] {
             if *fd >= 0 && *fd < floor {
                 *fd = raise(*fd, floor)?;
             }
@@ -194,25 +213,37 @@ unsafe fn raise(fd: c_int, floor: c_int) -> Outcome<c_int> {
 unsafe fn close_on_exec(first: c_uint, last: c_uint) -> Outcome {
     const CLOSE_RANGE_CLOEXEC: c_uint = 4;
     // SAFETY: numbers only; nothing is closed before exec.
-    let result =
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, CLOSE_RANGE_CLOEXEC) };
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, CLOSE_RANGE_CLOEXEC) };
     check(Step::Descriptors, result)?;
     Ok(())
 }
 
 unsafe fn set_oom_score(plan: &Plan<'_>) -> Outcome {
-    let Some(score) = plan.oom_score else { return Ok(()) };
+    let Some(score) = plan.oom_score else {
+        return Ok(());
+    };
     // SAFETY: a constant path and bytes of the plan.
     unsafe {
-        let fd = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        let fd = libc::open(
+            c"/proc/self/oom_score_adj".as_ptr(),
+            libc::O_WRONLY | libc::O_CLOEXEC,
+        );
         if fd < 0 {
             // Without /proc there is nothing to set; the score only helps the kernel choose.
-            return if last_errno() == libc::ENOENT { Ok(()) } else { Err((Step::OomScore, last_errno())) };
+            return if last_errno() == libc::ENOENT {
+                Ok(())
+            } else {
+                Err((Step::OomScore, last_errno()))
+            };
         }
         let written = libc::write(fd, score.as_ptr().cast(), score.len());
         let errno = last_errno();
         libc::close(fd);
-        if written < 0 { Err((Step::OomScore, errno)) } else { Ok(()) }
+        if written < 0 {
+            Err((Step::OomScore, errno))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -220,9 +251,18 @@ unsafe fn take_identity(identity: &Identity) -> Outcome {
     let Identity { uid, gid, groups } = identity;
     // SAFETY: raw calls with numbers and one array of the plan.
     unsafe {
-        check(Step::Identity, libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
-        check(Step::Identity, libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid))?;
-        check(Step::Identity, libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid))?;
+        check(
+            Step::Identity,
+            libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()),
+        )?;
+        check(
+            Step::Identity,
+            libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid),
+        )?;
+        check(
+            Step::Identity,
+            libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid),
+        )?;
     }
     Ok(())
 }

@@ -118,12 +118,20 @@ fn errno_text(errno: i32) -> String {
 impl SandboxError {
     /// Makes an error from a step and an error number.
     pub const fn new(step: Step, errno: i32) -> Self {
-        Self { step, path: None, errno }
+        Self {
+            step,
+            path: None,
+            errno,
+        }
     }
 
     /// Makes an error that names a path.
     pub fn at(step: Step, path: &[u8], errno: i32) -> Self {
-        Self { step, path: Some(PathBuf::from(OsStr::from_bytes(path))), errno }
+        Self {
+            step,
+            path: Some(PathBuf::from(OsStr::from_bytes(path))),
+            errno,
+        }
     }
 
     /// Makes an error from the calling thread's last error number.
@@ -147,7 +155,9 @@ impl SandboxError {
 }
 
 pub(crate) fn last_errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+    std::io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
 }
 
 /// Turns rustix's error into ours, with the step that was being done.

@@ -80,7 +80,11 @@ impl Access {
             Self::Write => READ_FILE | READ_DIR | EXECUTE | WRITE,
             Self::Device => READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV,
         };
-        if directory { rights } else { rights & FILE_RIGHTS }
+        if directory {
+            rights
+        } else {
+            rights & FILE_RIGHTS
+        }
     }
 }
 
@@ -184,9 +188,17 @@ pub fn build_ruleset(plan: &LandlockPlan) -> Result<Ruleset, SandboxError> {
     };
     let attribute = RulesetAttribute {
         files: if plan.files.is_some() { governed } else { 0 },
-        net: if plan.deny_tcp { BIND_TCP | CONNECT_TCP } else { 0 },
+        net: if plan.deny_tcp {
+            BIND_TCP | CONNECT_TCP
+        } else {
+            0
+        },
         scoped: if plan.scope_signals { SCOPE_SIGNAL } else { 0 }
-            | if plan.scope_abstract_sockets { SCOPE_ABSTRACT_UNIX } else { 0 },
+            | if plan.scope_abstract_sockets {
+                SCOPE_ABSTRACT_UNIX
+            } else {
+                0
+            },
     };
     let size = match abi {
         0..=3 => 8usize,
@@ -237,7 +249,10 @@ fn add_path(ruleset: &OwnedFd, rule: &PathRule, governed: u64) -> Result<bool, S
     if allowed == 0 {
         return Ok(true);
     }
-    let beneath = PathBeneath { allowed, parent: file.as_raw_fd() };
+    let beneath = PathBeneath {
+        allowed,
+        parent: file.as_raw_fd(),
+    };
     // SAFETY: the attribute has the kernel's packed layout and lives through the call.
     let result = unsafe {
         libc::syscall(
@@ -248,14 +263,27 @@ fn add_path(ruleset: &OwnedFd, rule: &PathRule, governed: u64) -> Result<bool, S
             0u32,
         )
     };
-    if result == 0 { Ok(true) } else { Err(at(crate::error::last_errno())) }
+    if result == 0 {
+        Ok(true)
+    } else {
+        Err(at(crate::error::last_errno()))
+    }
 }
 
 /// Enters a ruleset in the calling thread, for good. Sets `no_new_privs`.
 pub fn restrict_self(ruleset: &Ruleset) -> Result<(), SandboxError> {
     crate::capabilities::set_no_new_privileges()?;
     // SAFETY: numbers only.
-    let result =
-        unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.fd.as_raw_fd(), 0u32) };
-    if result == 0 { Ok(()) } else { Err(SandboxError::last(Step::Landlock)) }
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_restrict_self,
+            ruleset.fd.as_raw_fd(),
+            0u32,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(SandboxError::last(Step::Landlock))
+    }
 }

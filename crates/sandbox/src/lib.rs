@@ -43,7 +43,8 @@ pub use landlock::{
 pub use limits::{Limit, Resource};
 pub use memory::{read_memory, sealed_memory, sealed_program};
 pub use message::{
-    MAX_DESCRIPTORS, message_pair, peer_is_gone, receive_message, send_message, take_inherited_channel,
+    MAX_DESCRIPTORS, message_pair, peer_is_gone, receive_message, send_message,
+    take_inherited_channel,
 };
 pub use seccomp::{
     Action, Condition, Filter, Program as SeccompProgram, Rule, SeccompOptions, Test, UnixSockets,
@@ -51,7 +52,8 @@ pub use seccomp::{
 pub use spawn::{Directory, Identity, Program, Spawn, Spawned, candidates, spawn};
 pub use terminal::{Terminal, open_terminal, resize_terminal};
 pub use tree::{
-    ChildSignals, Leftover, Sweep, Swept, children, descendants, fork_and_run, signal_tree, sweep, wait_for_no_child,
+    ChildSignals, Leftover, Sweep, Swept, children, descendants, fork_and_run, signal_tree, sweep,
+    wait_for_no_child,
 };
 pub use wait::{
     ExitStatus, Reap, Reaped, Usage, reap_any, signal_pid, signal_pidfd, try_wait_pid, wait_pid,

@@ -43,14 +43,20 @@ impl Limit {
             Resource::Processes => libc::RLIMIT_NPROC,
             Resource::Stack => libc::RLIMIT_STACK,
         };
-        let mut present = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let mut present = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
         // SAFETY: reads into and writes from one local structure.
         unsafe {
             if libc::getrlimit(resource, &raw mut present) != 0 {
                 return -1;
             }
             let value = self.value.min(present.rlim_max);
-            let lowered = libc::rlimit { rlim_cur: value, rlim_max: value };
+            let lowered = libc::rlimit {
+                rlim_cur: value,
+                rlim_max: value,
+            };
             libc::setrlimit(resource, &raw const lowered)
         }
     }

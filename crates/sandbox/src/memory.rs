@@ -30,7 +30,8 @@ fn fill(name: &str, content: &[u8], kind: MemfdFlags) -> Result<OwnedFd, Sandbox
     };
     let mut rest = content;
     while !rest.is_empty() {
-        let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest)).map_err(&step)?;
+        let written =
+            rustix::io::retry_on_intr(|| rustix::io::write(&file, rest)).map_err(&step)?;
         rest = &rest[written..];
     }
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;

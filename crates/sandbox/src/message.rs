@@ -19,8 +19,13 @@ const CONTROL_BYTES: usize = rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS));
 
 /// Makes two ends of a channel, both close-on-exec.
 pub fn message_pair() -> Result<(OwnedFd, OwnedFd), SandboxError> {
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(at_step(Step::Message))
+    rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(at_step(Step::Message))
 }
 
 /// Sends one message, waiting for room.
@@ -75,7 +80,10 @@ pub fn receive_message(
             descriptors.extend(rights);
         }
     }
-    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if received
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
         return Err(SandboxError::new(Step::Message, libc::EMSGSIZE));
     }
     Ok(received.bytes)
@@ -107,8 +115,14 @@ pub fn take_inherited_channel(number: RawFd) -> Result<OwnedFd, SandboxError> {
 
 /// Tells whether the other end of a channel is still there, without taking a message.
 pub fn peer_is_gone(socket: &impl AsFd) -> bool {
-    let mut poll = [rustix::event::PollFd::new(socket, rustix::event::PollFlags::IN)];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut poll = [rustix::event::PollFd::new(
+        socket,
+        rustix::event::PollFlags::IN,
+    )];
+    let now = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     rustix::event::poll(&mut poll, Some(&now)).is_ok()
         && poll[0].revents().intersects(rustix::event::PollFlags::HUP)
 }

@@ -200,12 +200,24 @@ impl Filter {
             for name in NAMESPACES {
                 filter.refuse(name, Action::NotPermitted, &[]);
             }
-            filter.refuse("unshare", Action::NotPermitted, &[(0, Test::AnyOf(CLONE_NEW | CLONE_NEWTIME))]);
-            filter.refuse("clone", Action::NotPermitted, &[(0, Test::AnyOf(CLONE_NEW))]);
+            filter.refuse(
+                "unshare",
+                Action::NotPermitted,
+                &[(0, Test::AnyOf(CLONE_NEW | CLONE_NEWTIME))],
+            );
+            filter.refuse(
+                "clone",
+                Action::NotPermitted,
+                &[(0, Test::AnyOf(CLONE_NEW))],
+            );
             // Its flags lie in memory, where no filter can read them; callers fall back to clone.
             filter.refuse("clone3", Action::NotImplemented, &[]);
         }
-        filter.refuse("prlimit64", Action::NotPermitted, &[(0, Test::NotZero), (2, Test::PointerNotNull)]);
+        filter.refuse(
+            "prlimit64",
+            Action::NotPermitted,
+            &[(0, Test::NotZero), (2, Test::PointerNotNull)],
+        );
         for command in [libc::TIOCSTI, libc::TIOCLINUX] {
             let command = u32::try_from(command).unwrap_or(0);
             filter.refuse("ioctl", Action::NotPermitted, &[(1, Test::Equals(command))]);
@@ -220,18 +232,37 @@ impl Filter {
         let internet = [family(libc::AF_INET), family(libc::AF_INET6)];
         let netlink = family(libc::AF_NETLINK);
         let known = vec![unix, internet[0], internet[1], netlink];
-        self.refuse("socket", Action::NoSuchFamily, &[(0, Test::NotOneOf(known))]);
-        self.refuse("socketpair", Action::NoSuchFamily, &[(0, Test::NotOneOf(vec![unix]))]);
+        self.refuse(
+            "socket",
+            Action::NoSuchFamily,
+            &[(0, Test::NotOneOf(known))],
+        );
+        self.refuse(
+            "socketpair",
+            Action::NoSuchFamily,
+            &[(0, Test::NotOneOf(vec![unix]))],
+        );
         let netlink_other = Test::NotOneOf(vec![family(libc::NETLINK_ROUTE)]);
-        self.refuse("socket", Action::NotPermitted, &[(0, Test::Equals(netlink)), (2, netlink_other)]);
+        self.refuse(
+            "socket",
+            Action::NotPermitted,
+            &[(0, Test::Equals(netlink)), (2, netlink_other)],
+        );
         for one in internet {
             if !options.internet_sockets {
                 self.refuse("socket", Action::NotPermitted, &[(0, Test::Equals(one))]);
                 continue;
             }
             for kind in [libc::SOCK_RAW, 10] {
-                let kind = Test::MaskedEquals { mask: SOCKET_TYPE, value: kind.unsigned_abs() };
-                self.refuse("socket", Action::NotPermitted, &[(0, Test::Equals(one)), (1, kind)]);
+                let kind = Test::MaskedEquals {
+                    mask: SOCKET_TYPE,
+                    value: kind.unsigned_abs(),
+                };
+                self.refuse(
+                    "socket",
+                    Action::NotPermitted,
+                    &[(0, Test::Equals(one)), (1, kind)],
+                );
             }
         }
         if options.unix_sockets == UnixSockets::PairsOnly {
@@ -251,9 +282,16 @@ impl Filter {
         }
         let when = when
             .iter()
-            .map(|(argument, test)| Condition { argument: *argument, test: test.clone() })
+            .map(|(argument, test)| Condition {
+                argument: *argument,
+                test: test.clone(),
+            })
             .collect();
-        self.rules.push(Rule { syscall: syscall.to_owned(), when, action });
+        self.rules.push(Rule {
+            syscall: syscall.to_owned(),
+            when,
+            action,
+        });
     }
 
     /// Compiles the filter for this architecture.
@@ -309,7 +347,12 @@ fn argument(number: u8, high: bool) -> u32 {
 }
 
 fn statement(code: u32, value: u32) -> libc::sock_filter {
-    libc::sock_filter { code: u16::try_from(code).unwrap_or(0), jt: 0, jf: 0, k: value }
+    libc::sock_filter {
+        code: u16::try_from(code).unwrap_or(0),
+        jt: 0,
+        jf: 0,
+        k: value,
+    }
 }
 
 fn load(offset: u32) -> libc::sock_filter {
@@ -339,12 +382,19 @@ fn block(rule: &Rule) -> Option<Vec<libc::sock_filter>> {
         match test {
             Test::Equals(value) => code.push(jump(libc::BPF_JEQ, *value, 0, OUT)),
             Test::MaskedEquals { mask, value } => {
-                code.push(statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, *mask));
+                code.push(statement(
+                    libc::BPF_ALU | libc::BPF_AND | libc::BPF_K,
+                    *mask,
+                ));
                 code.push(jump(libc::BPF_JEQ, *value, 0, OUT));
             }
             Test::AnyOf(bits) => code.push(jump(libc::BPF_JSET, *bits, 0, OUT)),
             Test::NotOneOf(values) => {
-                code.extend(values.iter().map(|value| jump(libc::BPF_JEQ, *value, OUT, 0)));
+                code.extend(
+                    values
+                        .iter()
+                        .map(|value| jump(libc::BPF_JEQ, *value, OUT, 0)),
+                );
             }
             Test::NotZero => code.push(jump(libc::BPF_JEQ, 0, OUT, 0)),
             Test::PointerNotNull => {
@@ -424,8 +474,17 @@ impl Program {
         let raw = self.as_raw();
         // SAFETY: the structure points to instructions that live through the call.
         let result = unsafe {
-            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const raw)
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                0,
+                &raw const raw,
+            )
         };
-        if result == 0 { Ok(()) } else { Err(SandboxError::last(Step::Seccomp)) }
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(SandboxError::last(Step::Seccomp))
+        }
     }
 }

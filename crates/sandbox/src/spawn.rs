@@ -170,7 +170,10 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
     let mut moves: Vec<child::Move> = spec
         .descriptors
         .iter()
-        .map(|(source, target)| child::Move { from: source.as_raw_fd(), to: *target })
+        .map(|(source, target)| child::Move {
+            from: source.as_raw_fd(),
+            to: *target,
+        })
         .collect();
     moves.sort_by_key(|one| one.to);
     if moves.iter().any(|one| one.to < 0) || moves.windows(2).any(|two| two[0].to == two[1].to) {
@@ -231,7 +234,11 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|one| one.as_ptr()).chain([ptr::null()]).collect()
+    strings
+        .iter()
+        .map(|one| one.as_ptr())
+        .chain([ptr::null()])
+        .collect()
 }
 
 fn clone_and_run(plan: &mut child::Plan<'_>) -> Result<Spawned, SandboxError> {
@@ -248,7 +255,11 @@ fn clone_and_run(plan: &mut child::Plan<'_>) -> Result<Spawned, SandboxError> {
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let dumpable = if changes_identity { libc::prctl(libc::PR_GET_DUMPABLE) } else { -1 };
+        let dumpable = if changes_identity {
+            libc::prctl(libc::PR_GET_DUMPABLE)
+        } else {
+            -1
+        };
         let top = stack.as_mut_ptr().add(STACK_WORDS).cast::<c_void>();
         let result = libc::clone(
             child::run,

@@ -29,15 +29,26 @@ pub fn open_terminal(rows: u16, columns: u16) -> Result<Terminal, SandboxError> 
         Ok(master) => master,
     };
     rustix::pty::unlockpt(&master).map_err(&step)?;
-    let name = rustix::pty::ptsname(&master, Vec::new()).map_err(&step)?.into_bytes();
+    let name = rustix::pty::ptsname(&master, Vec::new())
+        .map_err(&step)?
+        .into_bytes();
     let peer = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let slave = rustix::pty::ioctl_tiocgptpeer(&master, peer).map_err(&step)?;
     resize_terminal(&master, rows, columns)?;
-    Ok(Terminal { master, slave, name })
+    Ok(Terminal {
+        master,
+        slave,
+        name,
+    })
 }
 
 /// Gives a terminal a size in characters; its foreground group gets SIGWINCH where that changed it.
 pub fn resize_terminal(master: &impl AsFd, rows: u16, columns: u16) -> Result<(), SandboxError> {
-    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     rustix::termios::tcsetwinsize(master, size).map_err(at_step(Step::Terminal))
 }

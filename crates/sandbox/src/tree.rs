@@ -60,15 +60,23 @@ fn children_of(pid: i32) -> Option<Vec<i32>> {
         let mut path = thread.ok()?.path();
         path.push("children");
         let text = std::fs::read_to_string(path).ok()?;
-        found.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<i32>().ok()));
+        found.extend(
+            text.split_ascii_whitespace()
+                .filter_map(|word| word.parse::<i32>().ok()),
+        );
     }
     Some(found)
 }
 
 /// Finds children by looking at every process, for kernels that do not list them.
 fn children_by_parent(parent: i32) -> Result<Vec<i32>, SandboxError> {
-    let entries = std::fs::read_dir("/proc")
-        .map_err(|error| SandboxError::at(Step::Processes, b"/proc", error.raw_os_error().unwrap_or(libc::EIO)))?;
+    let entries = std::fs::read_dir("/proc").map_err(|error| {
+        SandboxError::at(
+            Step::Processes,
+            b"/proc",
+            error.raw_os_error().unwrap_or(libc::EIO),
+        )
+    })?;
     Ok(entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
         .filter(|pid| stat_of(*pid).is_some_and(|(_, above)| above == parent))
@@ -80,7 +88,10 @@ fn stat_of(pid: i32) -> Option<(u8, i32)> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name may hold anything, a closing bracket too: what counts comes after the last one.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
-    let mut words = stat.get(end + 1..)?.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let mut words = stat
+        .get(end + 1..)?
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty());
     let state = *words.next()?.first()?;
     let parent = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
     Some((state, parent))
@@ -105,7 +116,9 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     while let Some(one) = next.pop() {
         if !found.contains(&one) {
             found.push(one);
-            next.extend(children_of(one).unwrap_or_else(|| children_by_parent(one).unwrap_or_default()));
+            next.extend(
+                children_of(one).unwrap_or_else(|| children_by_parent(one).unwrap_or_default()),
+            );
         }
     }
     found
@@ -116,7 +129,10 @@ pub fn signal_tree(leader: i32, signal: i32) -> usize {
     // Below first: a leader that ends would hand its children to us, not lose them, but a leader
     // that starts more while it is still running would.
     let below = descendants(leader);
-    std::iter::once(leader).chain(below).filter(|pid| signal_pid(*pid, signal).is_ok()).count()
+    std::iter::once(leader)
+        .chain(below)
+        .filter(|pid| signal_pid(*pid, signal).is_ok())
+        .count()
 }
 
 /// Waits until there is no child any more, at most this long. True when there is none.
@@ -150,7 +166,11 @@ pub fn sweep(
 ) -> Result<Sweep, SandboxError> {
     let deadline = Instant::now() + deadline;
     let mut seen = BTreeSet::new();
-    let mut sweep = Sweep { swept: Swept::NothingLeft, leftovers: Vec::new(), usage: Usage::default() };
+    let mut sweep = Sweep {
+        swept: Swept::NothingLeft,
+        leftovers: Vec::new(),
+        usage: Usage::default(),
+    };
     loop {
         let none = loop {
             match reap_any()? {
@@ -169,7 +189,10 @@ pub fn sweep(
         for pid in children()?.into_iter().filter(|pid| !spared.contains(pid)) {
             alive = true;
             if seen.insert(pid) && !has_ended(pid) {
-                sweep.leftovers.push(Leftover { pid, name: name_of(pid) });
+                sweep.leftovers.push(Leftover {
+                    pid,
+                    name: name_of(pid),
+                });
                 sweep.swept = Swept::Ended;
             }
             // A child that has ended meanwhile keeps its id until it is taken away, so this can
@@ -207,7 +230,9 @@ impl ChildSignals {
             if fd < 0 {
                 return Err(SandboxError::last(Step::Signal));
             }
-            Ok(Self { fd: OwnedFd::from_raw_fd(fd) })
+            Ok(Self {
+                fd: OwnedFd::from_raw_fd(fd),
+            })
         }
     }
 
@@ -238,7 +263,9 @@ pub fn fork_and_run(
 ) -> Result<i32, SandboxError> {
     let threads = std::fs::metadata("/proc/self/task")
         .map(|folder| std::os::unix::fs::MetadataExt::nlink(&folder).saturating_sub(2))
-        .map_err(|error| SandboxError::new(Step::Clone, error.raw_os_error().unwrap_or(libc::EIO)))?;
+        .map_err(|error| {
+            SandboxError::new(Step::Clone, error.raw_os_error().unwrap_or(libc::EIO))
+        })?;
     if threads != 1 {
         return Err(SandboxError::new(Step::Clone, libc::EBUSY));
     }
@@ -258,7 +285,10 @@ pub fn fork_and_run(
 
 /// For a fresh copy of a process that never returns to the owners of what is closed here.
 fn close_all_but(kept: &[BorrowedFd<'_>]) {
-    let mut numbers: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
+    let mut numbers: Vec<u32> = kept
+        .iter()
+        .map(|fd| fd.as_raw_fd().unsigned_abs())
+        .collect();
     numbers.sort_unstable();
     let mut next = 3;
     for number in numbers {

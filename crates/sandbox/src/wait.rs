@@ -92,7 +92,10 @@ fn wait4(pid: i32, options: i32) -> Result<Reap, SandboxError> {
         // SAFETY: a zeroed rusage is a valid value, and both pointers are to locals.
         let (result, usage) = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
-            (libc::wait4(pid, &raw mut status, options, &raw mut usage), usage)
+            (
+                libc::wait4(pid, &raw mut status, options, &raw mut usage),
+                usage,
+            )
         };
         return match result {
             0 => Ok(Reap::Running),
@@ -101,7 +104,11 @@ fn wait4(pid: i32, options: i32) -> Result<Reap, SandboxError> {
                 libc::ECHILD => Ok(Reap::NoChild),
                 errno => Err(SandboxError::new(Step::Wait, errno)),
             },
-            pid => Ok(Reap::Ended(Reaped { pid, status: decode(status), usage: used(&usage) })),
+            pid => Ok(Reap::Ended(Reaped {
+                pid,
+                status: decode(status),
+                usage: used(&usage),
+            })),
         };
     }
 }
@@ -119,7 +126,8 @@ fn decode(status: i32) -> ExitStatus {
 
 fn used(usage: &libc::rusage) -> Usage {
     let micros = |time: libc::timeval| {
-        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000
+            + u64::try_from(time.tv_usec).unwrap_or(0)
     };
     Usage {
         user_microseconds: micros(usage.ru_utime),
@@ -140,7 +148,11 @@ pub fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), SandboxErr
             0,
         )
     };
-    if result == 0 { Ok(()) } else { Err(SandboxError::last(Step::Signal)) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(SandboxError::last(Step::Signal))
+    }
 }
 
 /// Sends a signal to one process id. Only right for children that were not waited for yet.
@@ -149,7 +161,11 @@ pub fn signal_pid(pid: i32, signal: i32) -> Result<(), SandboxError> {
         return Err(SandboxError::new(Step::Signal, libc::EINVAL));
     }
     // SAFETY: numbers only.
-    if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(SandboxError::last(Step::Signal)) }
+    if unsafe { libc::kill(pid, signal) } == 0 {
+        Ok(())
+    } else {
+        Err(SandboxError::last(Step::Signal))
+    }
 }
 
 /// Waits until a child ends, somebody sends SIGCHLD otherwise, or the time is over.
