@@ -1,0 +1,152 @@
+//! The command line as types; their doc comments are the help.
+
+pub(crate) mod policy;
+pub(crate) mod run;
+pub(crate) mod task;
+pub(crate) mod view;
+
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+use clap::builder::Styles;
+use clap::{Args, Parser, Subcommand};
+
+use policy::PolicyCommand;
+use run::RunArguments;
+use task::TaskCommand;
+use view::{EventsArguments, EvidenceArguments, JournalCommand, ServeArguments, ThreadsArguments};
+
+const STYLES: Styles = Styles::styled()
+    .header(Style::new().bold())
+    .usage(Style::new().bold())
+    .literal(AnsiColor::Cyan.on_default())
+    .placeholder(Style::new())
+    .error(AnsiColor::Red.on_default().bold())
+    .valid(AnsiColor::Green.on_default())
+    .invalid(AnsiColor::Yellow.on_default());
+
+/// Let AI agents work behind walls, in full view
+///
+/// Cofferdam stands between an agent, or any command, and this machine. A command sees the
+/// workspace and what the policy shows it, nothing else; a task works in a working tree and on a
+/// branch of its own; everything that happens is written to a journal before it is shown.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cofferdam",
+    version,
+    styles = STYLES,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_help = "\
+Start here:
+  cofferdam doctor                        what this machine can enforce
+  cofferdam demo                          three tasks at work in a throwaway repository
+  cofferdam run -- npm test               one command behind walls
+  cofferdam task run --goal 'fix the parser' --verify 'make check' -- CMD
+                                          one task on a branch of its own
+
+Exit codes: 0 good, 1 only the verifier failed, 2 wrong usage, 124 time limit, 125 Cofferdam itself
+failed or refused, 126 denied or not executable, 127 not found, 128+N ended by signal N; every other
+code is the command's own."
+)]
+pub(crate) struct CommandLine {
+    #[command(flatten)]
+    pub(crate) common: CommonArguments,
+    #[command(subcommand)]
+    pub(crate) command: TopCommand,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArguments {
+    /// Print one JSON object on standard output instead of text
+    #[arg(long, global = true, display_order = 900)]
+    pub(crate) json: bool,
+    /// Directory of the journal and of the tasks' trees [default: $COFFERDAM_DATA_DIR,
+    /// $XDG_DATA_HOME/cofferdam or ~/.local/share/cofferdam]
+    #[arg(long, global = true, value_name = "DIR", display_order = 901)]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+/// The commands at the top.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TopCommand {
+    /// Run one command behind walls
+    Run(Box<RunArguments>),
+    /// Run, inspect and merge tasks
+    #[command(subcommand)]
+    Task(Box<TaskCommand>),
+    /// Explain and check policies
+    #[command(subcommand)]
+    Policy(Box<PolicyCommand>),
+    /// Verify the journal
+    #[command(subcommand)]
+    Journal(JournalCommand),
+    /// Show what happened, event by event
+    Events(Box<EventsArguments>),
+    /// Show who works on what: conversations, agents and tasks as a tree
+    Topology,
+    /// Show what supports a task's result
+    #[command(
+        after_help = "Examples:\n  cofferdam evidence 1\n  cofferdam evidence 1 --json | jq '.items[].kind'"
+    )]
+    Evidence(EvidenceArguments),
+    /// List threads, or show the messages of one
+    Threads(ThreadsArguments),
+    /// Show what the verifiers said
+    Verifier,
+    /// Show the state of the whole in a few lines
+    Summary,
+    /// Serve the read-only visibility API over HTTP
+    Serve(ServeArguments),
+    /// Tell what this machine can enforce, and help to enforce more
+    Doctor(DoctorArguments),
+    /// Watch three tasks work in a throwaway repository
+    #[command(after_help = "\
+One task edits well and passes its verifier, one tries to leave and is stopped, one fails its
+verifier. Nothing outside a temporary directory is touched, and that is removed at the end.")]
+    Demo(DemoArguments),
+}
+
+/// What `doctor` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cofferdam doctor                      the table, with reasons and remedies
+  sudo cofferdam doctor --fix           print each change, then make it after a yes
+  cofferdam doctor --accept landlock    let `auto` fall back to landlock on this machine
+
+Exit code 0 when the default provider works, 125 when it does not.")]
+pub(crate) struct DoctorArguments {
+    /// Make the changes that the remedies name; each is printed before it is made
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// Do not ask before making the changes
+    #[arg(long, requires = "fix")]
+    pub(crate) yes: bool,
+    /// Accept that `auto` falls back to this provider where bwrap does not work
+    #[arg(long, value_name = "PROVIDER", conflicts_with = "fix")]
+    pub(crate) accept: Option<AcceptedProvider>,
+}
+
+/// A provider that `auto` may fall back to once its owner accepted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AcceptedProvider {
+    /// Landlock and seccomp on each command, no namespaces
+    Landlock,
+}
+
+/// What `demo` takes.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// Provider that puts the walls up
+    #[arg(long, value_enum, value_name = "PROVIDER")]
+    pub(crate) provider: Option<policy::ProviderChoice>,
+    /// Keep the throwaway directory and say where it is
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[cfg(test)]
+mod tests;

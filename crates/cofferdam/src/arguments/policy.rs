@@ -1,0 +1,138 @@
+//! `cofferdam policy …`, and the flags that shape a policy from the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use cofferdam_core::spec::{Network, ProviderKind};
+
+/// A provider as a flag names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProviderChoice {
+    /// bwrap, or what the policy lets it fall back to
+    Auto,
+    /// Namespaces and mounts by bubblewrap, Landlock and seccomp within
+    Bwrap,
+    /// Landlock and seccomp on each command, no namespaces
+    Landlock,
+    /// No walls at all
+    Direct,
+    /// Nothing is real: for tests
+    Memory,
+    /// Docker or Podman (not in this version)
+    Container,
+    /// A guest of its own (not in this version)
+    Microvm,
+}
+
+impl ProviderChoice {
+    /// Gives the provider, `None` for `auto`.
+    pub(crate) const fn kind(self) -> Option<ProviderKind> {
+        match self {
+            Self::Auto => None,
+            Self::Bwrap => Some(ProviderKind::Bwrap),
+            Self::Landlock => Some(ProviderKind::Landlock),
+            Self::Direct => Some(ProviderKind::Direct),
+            Self::Memory => Some(ProviderKind::Memory),
+            Self::Container => Some(ProviderKind::Container),
+            Self::Microvm => Some(ProviderKind::Microvm),
+        }
+    }
+}
+
+/// A network level as a flag names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NetworkChoice {
+    /// Own loopback only
+    None,
+    /// Own loopback and the hosts that the policy allows
+    Restricted,
+    /// The host's network
+    Full,
+}
+
+impl NetworkChoice {
+    /// Gives the level.
+    pub(crate) const fn level(self) -> Network {
+        match self {
+            Self::None => Network::None,
+            Self::Restricted => Network::Restricted,
+            Self::Full => Network::Full,
+        }
+    }
+}
+
+/// The flags that every command with walls takes.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Walls")]
+pub(crate) struct WallArguments {
+    /// Directory that may be written [default: the git top level of the current directory, or the
+    /// current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Directory within the workspace in which the command starts [default: the current directory
+    /// where it lies within, else the workspace]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// What puts the walls up [default: as the policy says, auto]
+    #[arg(long, value_enum, value_name = "PROVIDER")]
+    pub(crate) provider: Option<ProviderChoice>,
+    /// How much of the network is seen
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) net: Option<NetworkChoice>,
+    /// Path that may be read and written; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rw: Vec<PathBuf>,
+    /// Path that may be read; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ro: Vec<PathBuf>,
+    /// Variable for the command, with a value or taken from here; may be given several times
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<OsString>,
+    /// Policy file in place of the user's own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+}
+
+/// `cofferdam policy …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Show each value with the layer that gave it, the plan, and what enforces it
+    #[command(after_help = "\
+Examples:
+  cofferdam policy explain
+  cofferdam policy explain --net full --ro ~/datasets -- python3 train.py
+  cofferdam policy explain --json | jq .enclosure.mounts")]
+    Explain(Box<ExplainArguments>),
+    /// Check a policy file
+    #[command(after_help = "\
+Unknown keys, wrong values and contradictions are errors; the exit code is 0 only for a good file.
+
+Example:
+  cofferdam policy check .cofferdam/policy.toml")]
+    Check {
+        /// The file, TOML or JSON
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of a policy file
+    #[command(after_help = "Example:\n  cofferdam policy schema > policy.schema.json")]
+    Schema,
+    /// Turn a runner policy (JSON) into a policy file, on standard output
+    #[command(after_help = "\
+Example:
+  cofferdam policy import runner_policy.json > ~/.config/cofferdam/policy.toml")]
+    Import {
+        /// The runner policy
+        file: PathBuf,
+    },
+}
+
+/// What `policy explain` takes.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    #[command(flatten)]
+    pub(crate) walls: WallArguments,
+    /// The command whose plan is shown
+    #[arg(trailing_var_arg = true, value_name = "CMD", help_heading = "Command")]
+    pub(crate) command: Vec<OsString>,
+}

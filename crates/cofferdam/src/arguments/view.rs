@@ -1,0 +1,112 @@
+//! What shows the journal: `events`, `evidence`, `threads`, `journal`, `serve`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// What `events` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cofferdam events                               the newest 50
+  cofferdam events --follow                      and what comes, until Ctrl-C
+  cofferdam events --task 1 --type exec          one area of one task
+  cofferdam events --type policy.denied --from 2026-01-01T00:00:00Z
+  cofferdam events --follow --json | jq -c .     one object a line
+
+A type is `area.verb`; the area alone means all of it. Areas: conversation, agent, task, message,
+exec, file, terminal, isolation, policy, approval, net, mcp, verifier, evidence, usage, log.")]
+pub(crate) struct EventsArguments {
+    /// Go on with what comes, until interrupted
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Show this many of the newest; with --after, of the oldest
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+    /// Begin after this position of the log
+    #[arg(long, value_name = "POS")]
+    pub(crate) after: Option<u64>,
+    /// Of this type or area
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) event_type: Option<String>,
+    /// Of this task: number, id or beginning of it
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: Option<String>,
+    /// Of this conversation
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Of this agent
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+    /// Of this thread
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    /// Not before this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<String>,
+    /// Before this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<String>,
+}
+
+/// What `evidence` takes.
+#[derive(Debug, Args)]
+pub(crate) struct EvidenceArguments {
+    /// Number of the task, its id, or the beginning of it
+    #[arg(value_name = "TASK")]
+    pub(crate) task: String,
+}
+
+/// What `threads` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cofferdam threads
+  cofferdam threads thread_0193d2a6b7c87e0f9d1a2b3c4d5e6f70")]
+pub(crate) struct ThreadsArguments {
+    /// The thread whose messages are shown
+    #[arg(value_name = "THREAD")]
+    pub(crate) thread: Option<String>,
+}
+
+/// `cofferdam journal …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalCommand {
+    /// Verify the hash chain and the content store
+    #[command(after_help = "\
+A chain without a key proves nothing against whoever owns the file. Keep the line that
+`cofferdam journal head` prints somewhere else from time to time; compare it with --expect.
+
+Examples:
+  cofferdam journal verify
+  cofferdam journal verify --expect 1042:9f86d081…")]
+    Verify {
+        /// A head that was noted earlier, POS:HASH
+        #[arg(long, value_name = "HEAD")]
+        expect: Option<String>,
+    },
+    /// Print position and hash of the newest event
+    #[command(
+        after_help = "Example:\n  cofferdam journal head >> /media/elsewhere/cofferdam-heads"
+    )]
+    Head,
+}
+
+/// What `serve` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cofferdam serve --listen 127.0.0.1:7070 --token-file ~/.config/cofferdam/token
+  curl -H \"Authorization: Bearer $(cat ~/.config/cofferdam/token)\" \\
+      http://127.0.0.1:7070/api/agents/visibility/runtime-summary
+
+Only loopback addresses are listened on. Without --token-file a token is made for this run and
+printed once on standard error.")]
+pub(crate) struct ServeArguments {
+    /// Loopback address and port; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
+    pub(crate) listen: String,
+    /// File whose first line is the token that every request must bring
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}

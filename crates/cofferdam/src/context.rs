@@ -1,0 +1,107 @@
+//! Where the program stands: environment, current directory and data directory, read once.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use cofferdam_core::error::{ErrorCode, Problem};
+
+use crate::arguments::CommonArguments;
+use crate::output::{Format, Output};
+
+/// What every command is told.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Where results go.
+    pub(crate) output: Output,
+    /// The environment of this program.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    data_dir: Option<PathBuf>,
+}
+
+impl Context {
+    /// Reads the environment.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the environment is read once, here"
+    )]
+    pub(crate) fn new(common: &CommonArguments) -> Self {
+        Self {
+            output: Output::new(if common.json {
+                Format::Json
+            } else {
+                Format::Text
+            }),
+            environment: std::env::vars_os().collect(),
+            data_dir: common.data_dir.clone(),
+        }
+    }
+
+    /// Gives a variable that is set and not empty.
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.environment
+            .iter()
+            .find(|(key, value)| key == name && !value.is_empty())
+            .map(|(_, value)| value.as_os_str())
+    }
+
+    /// Gives the home directory as the environment says it.
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        self.variable("HOME")
+            .map(PathBuf::from)
+            .filter(|home| home.is_absolute())
+    }
+
+    /// Gives the directory of the user's own configuration.
+    pub(crate) fn config_dir(&self) -> Option<PathBuf> {
+        let below = |base: PathBuf| base.join("cofferdam");
+        self.variable("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| Some(self.home()?.join(".config")))
+            .map(below)
+    }
+
+    /// Gives the data directory: the flag, `COFFERDAM_DATA_DIR`, the user's data directory.
+    pub(crate) fn data_dir(&self) -> Result<PathBuf, Problem> {
+        if let Some(path) = &self.data_dir {
+            return self.absolute(path);
+        }
+        if let Some(path) = self.variable("COFFERDAM_DATA_DIR") {
+            return self.absolute(Path::new(path));
+        }
+        if let Some(path) = self.variable("XDG_DATA_HOME").map(Path::new)
+            && path.is_absolute()
+        {
+            return Ok(path.join("cofferdam"));
+        }
+        self.home()
+            .map(|home| home.join(".local/share/cofferdam"))
+            .ok_or_else(|| {
+                Problem::new(
+                    ErrorCode::DataDirRefused,
+                    "there is no home directory to keep data in",
+                )
+                .with_hint("set COFFERDAM_DATA_DIR or give --data-dir")
+            })
+    }
+
+    /// Gives the current directory.
+    #[expect(clippy::unused_self, reason = "one door for what is read from outside")]
+    pub(crate) fn current_dir(&self) -> Result<PathBuf, Problem> {
+        std::env::current_dir().map_err(|error| {
+            Problem::new(
+                ErrorCode::WorkspaceMissing,
+                format!("the current directory cannot be read: {error}"),
+            )
+            .with_hint("change to a directory that exists, or give --workspace")
+        })
+    }
+
+    /// Makes a path absolute by the current directory, as it is written.
+    pub(crate) fn absolute(&self, path: &Path) -> Result<PathBuf, Problem> {
+        if path.is_absolute() {
+            return Ok(path.to_owned());
+        }
+        Ok(self.current_dir()?.join(path))
+    }
+}

@@ -1,0 +1,42 @@
+//! From the command line to the exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use serde_json::json;
+
+use crate::arguments::{CommandLine, TopCommand};
+use crate::commands;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Parses, carries out, and tells how it ended.
+pub(crate) fn main() -> ExitCode {
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    let context = Context::new(&line.common);
+    let has_status = matches!(line.command, TopCommand::Run(_));
+    match commands::dispatch(&context, line.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            let code = failure.exit_code();
+            if let Failure::Problem(problem) = failure {
+                let status = if code == cofferdam_core::exit::DENIED {
+                    "denied"
+                } else {
+                    "error"
+                };
+                let fields = [("success", json!(false)), ("status", json!(status))];
+                context
+                    .output
+                    .problem(&problem, if has_status { &fields } else { &[] });
+            }
+            ExitCode::from(code)
+        }
+    }
+}
