@@ -31,6 +31,6 @@ pub use channel::{ChannelError, INLINE_BYTES, receive, send};
 pub use client::{ClientError, KeeperClient, OpenedTerminal, SupervisorClient};
 pub use protocol::{
     Bytes, Exited, Failure, Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup,
-    SetupMount, SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,
+    SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,
 };
 pub use serve::run;

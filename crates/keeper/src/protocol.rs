@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use cofferdam_sandbox::{
-    ExitStatus, LandlockPlan, Leftover, Limit, PathRule, SandboxError, SeccompOptions, Step, Swept,
+    ExitStatus, LandlockPlan, Leftover, Limit, PathRule, SandboxError, SeccompOptions, SetupMount, Step, Swept,
     Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -42,27 +42,6 @@ pub struct Setup {
     pub landlock: LandlockPlan,
     /// What the seccomp filter of each command leaves; `None` for no filter.
     pub seccomp: Option<SeccompOptions>,
-}
-
-/// One mount of the set-up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SetupMount {
-    /// A writable layer over a directory.
-    Overlay {
-        /// What is read.
-        lower: Bytes,
-        /// What takes the changes.
-        upper: Bytes,
-        /// An empty directory on the same file system as `upper`.
-        work: Bytes,
-        /// Where the result is seen; may be `lower` itself.
-        target: Bytes,
-    },
-    /// Takes a mount away, such as the one through which `upper` and `work` were reached.
-    Detach {
-        /// Where it is.
-        target: Bytes,
-    },
 }
 
 /// Asks a keeper.

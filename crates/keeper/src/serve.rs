@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cofferdam_sandbox::{
-    ChildSignals, Filter, Reap, SandboxError, Step, Sweep, Swept, build_ruleset,
+    ChildSignals, Filter, Reap, SandboxError, Step, Sweep, Swept, apply_mount, build_ruleset,
     drop_all_capabilities, fork_and_run, open_terminal, reap_any, set_dumpable, set_process_name,
     set_subreaper, signal_pid, sweep, take_inherited_channel,
 };
@@ -240,8 +240,8 @@ fn one(mut given: Vec<OwnedFd>) -> Result<OwnedFd, SandboxError> {
 }
 
 fn set_up(setup: &Setup) -> Result<Walls, SandboxError> {
-    if !setup.mounts.is_empty() {
-        return Err(SandboxError::new(Step::Mount, Errno::NOSYS.raw_os_error()));
+    for mount in &setup.mounts {
+        apply_mount(mount)?;
     }
     if setup.drop_capabilities {
         drop_all_capabilities()?;

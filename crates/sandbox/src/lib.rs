@@ -18,6 +18,8 @@
 
 #![cfg(target_os = "linux")]
 
+#[cfg(feature = "plan")]
+mod bwrap;
 mod capabilities;
 mod child;
 mod error;
@@ -25,6 +27,8 @@ mod landlock;
 mod limits;
 mod memory;
 mod message;
+mod mounts;
+mod probe;
 mod seccomp;
 mod spawn;
 mod syscalls;
@@ -32,6 +36,11 @@ mod terminal;
 mod tree;
 mod wait;
 
+#[cfg(feature = "plan")]
+pub use bwrap::{
+    BwrapArguments, BwrapStart, bwrap_arguments, landlock_plan, seccomp_options, setup_mounts,
+    start_bwrap,
+};
 pub use capabilities::{
     drop_all_capabilities, set_dumpable, set_no_new_privileges, set_process_name, set_subreaper,
 };
@@ -46,6 +55,8 @@ pub use message::{
     MAX_DESCRIPTORS, message_pair, peer_is_gone, receive_message, send_message,
     take_inherited_channel,
 };
+pub use mounts::{SetupMount, apply_mount};
+pub use probe::{BwrapProblem, bwrap_version, find_program, probe_bwrap, probe_memory_exec};
 pub use seccomp::{
     Action, Condition, Filter, Program as SeccompProgram, Rule, SeccompOptions, Test, UnixSockets,
 };

@@ -1,0 +1,91 @@
+//! Mounts that the keeper makes for itself before it gives its capabilities up.
+
+use std::ffi::CString;
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
+};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{SandboxError, Step};
+
+/// One mount of a set-up, paths as the mounting process sees them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SetupMount {
+    /// A writable layer over a directory.
+    Overlay {
+        /// What is read.
+        lower: Vec<u8>,
+        /// What takes the changes; made if it is not there.
+        upper: Vec<u8>,
+        /// An empty directory on the same file system as `upper`; made if it is not there.
+        work: Vec<u8>,
+        /// Where the result is seen; may be `lower` itself.
+        target: Vec<u8>,
+    },
+    /// Takes a mount away, such as the one through which `upper` and `work` were reached.
+    Detach {
+        /// Where it is.
+        target: Vec<u8>,
+    },
+}
+
+/// Makes one mount of a set-up; needs CAP_SYS_ADMIN in the namespace.
+pub fn apply_mount(mount: &SetupMount) -> Result<(), SandboxError> {
+    match mount {
+        SetupMount::Overlay { lower, upper, work, target } => overlay(lower, upper, work, target),
+        SetupMount::Detach { target } => unmount(c_path(target)?, UnmountFlags::DETACH)
+            .map_err(|errno| SandboxError::at(Step::Mount, target, errno.raw_os_error())),
+    }
+}
+
+fn overlay(lower: &[u8], upper: &[u8], work: &[u8], target: &[u8]) -> Result<(), SandboxError> {
+    let failed = |errno: Errno| SandboxError::at(Step::Mount, target, errno.raw_os_error());
+    for directory in [upper, work] {
+        match rustix::fs::mkdir(c_path(directory)?, rustix::fs::Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(SandboxError::at(Step::Mount, directory, errno.raw_os_error())),
+        }
+    }
+    let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
+    // The layers' own attributes: the trusted ones are not for user namespaces.
+    fsconfig_set_flag(&context, c"userxattr").map_err(failed)?;
+    for (key, path) in [(c"lowerdir", lower), (c"upperdir", upper), (c"workdir", work)] {
+        fsconfig_set_string(&context, key, escape(path)?).map_err(failed)?;
+    }
+    fsconfig_create(&context).map_err(failed)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    let made = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(failed)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(&made, c"", CWD, c_path(target)?, flags).map_err(failed)
+}
+
+/// A layer's path as overlayfs reads it: a colon would begin the next layer.
+fn escape(path: &[u8]) -> Result<CString, SandboxError> {
+    let mut escaped = Vec::with_capacity(path.len());
+    for byte in path {
+        if matches!(byte, b':' | b'\\') {
+            escaped.push(b'\\');
+        }
+        escaped.push(*byte);
+    }
+    c_path(&escaped)
+}
+
+fn c_path(path: &[u8]) -> Result<CString, SandboxError> {
+    CString::new(path).map_err(|_| SandboxError::at(Step::Mount, path, libc::EINVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overlayfs_would_take_apart_is_escaped() {
+        assert_eq!(escape(b"/a:b\\c,d").expect("no NUL"), c"/a\\:b\\\\c,d".to_owned());
+    }
+}

@@ -1,0 +1,231 @@
+//! Asking the host what really works, by doing what a real run does.
+
+use std::ffi::{CString, OsStr};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{SandboxError, Step};
+use crate::spawn::{Identity, Program, Spawn, spawn};
+use crate::wait::{ExitStatus, wait_pid};
+
+/// Says why bubblewrap does not put walls up on this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum BwrapProblem {
+    /// It is not installed, or only inside a directory that is not to be trusted.
+    #[error("bubblewrap is not installed")]
+    Missing,
+    /// A user namespace comes without capabilities, or is refused: AppArmor or a kernel setting.
+    #[error("user namespaces of ordinary programs have no rights on this host: {stderr}")]
+    UsernsNoCaps {
+        /// What bubblewrap said.
+        stderr: String,
+    },
+    /// A fresh `/proc` is refused, as in a container that covers parts of its own.
+    #[error("a fresh /proc cannot be mounted: {stderr}")]
+    ProcMountRefused {
+        /// What bubblewrap said.
+        stderr: String,
+    },
+    /// Root without CAP_SETFCAP may not map its own id.
+    #[error("root without CAP_SETFCAP cannot make a user namespace: {stderr}")]
+    RootWithoutSetfcap {
+        /// What bubblewrap said.
+        stderr: String,
+    },
+    /// The number of namespaces is used up.
+    #[error("the limit of user namespaces is reached: {stderr}")]
+    UsernsExhausted {
+        /// What bubblewrap said.
+        stderr: String,
+    },
+    /// Something else.
+    #[error("bubblewrap failed: {stderr}")]
+    Failed {
+        /// What bubblewrap said.
+        stderr: String,
+    },
+}
+
+impl BwrapProblem {
+    /// Gives the stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Missing => "bwrap_missing",
+            Self::UsernsNoCaps { .. } => "userns_no_caps",
+            Self::ProcMountRefused { .. } => "proc_mount_refused",
+            Self::RootWithoutSetfcap { .. } => "root_without_setfcap",
+            Self::UsernsExhausted { .. } => "userns_exhausted",
+            Self::Failed { .. } => "bwrap_failed",
+        }
+    }
+
+    /// Says what to do about it, where there is something.
+    pub const fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing => Some("install the package bubblewrap"),
+            Self::UsernsNoCaps { .. } => Some(
+                "install an AppArmor profile that lets bwrap use user namespaces, or set \
+                 kernel.apparmor_restrict_unprivileged_userns=0 (or kernel.unprivileged_userns_clone=1)",
+            ),
+            Self::ProcMountRefused { .. } => Some(
+                "run the outer container with --security-opt systempaths=unconfined, or as an \
+                 ordinary user in it",
+            ),
+            Self::RootWithoutSetfcap { .. } => {
+                Some("run as an ordinary user, or add CAP_SETFCAP to the container")
+            }
+            Self::UsernsExhausted { .. } => {
+                Some("raise user.max_user_namespaces, or end what holds them")
+            }
+            Self::Failed { .. } => None,
+        }
+    }
+
+    /// Reads what bubblewrap said.
+    fn from_output(stderr: &str, root: bool) -> Self {
+        let stderr = stderr.trim().to_owned();
+        let says = |text: &str| stderr.contains(text);
+        if says("No space left on device") || says("exceeded (ENOSPC)") {
+            Self::UsernsExhausted { stderr }
+        } else if says("mount proc") {
+            Self::ProcMountRefused { stderr }
+        } else if says("uid map") && root {
+            Self::RootWithoutSetfcap { stderr }
+        } else if says("RTM_NEWADDR")
+            || says("uid map")
+            || says("ermission")
+            || says("namespace")
+            || says("not permitted")
+        {
+            Self::UsernsNoCaps { stderr }
+        } else {
+            Self::Failed { stderr }
+        }
+    }
+}
+
+/// Finds a program in a search path, never below one of the `distrusted` directories and never by a
+/// relative piece. Gives its real, absolute path.
+pub fn find_program(name: &str, path: &OsStr, distrusted: &[&Path]) -> Option<PathBuf> {
+    path.as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|piece| Path::new(OsStr::from_bytes(piece)))
+        .filter(|piece| piece.is_absolute())
+        .filter_map(|piece| piece.join(name).canonicalize().ok())
+        .find(|found| {
+            !distrusted.iter().any(|top| found.starts_with(top))
+                && std::fs::metadata(found)
+                    .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        })
+}
+
+/// Asks bubblewrap for its version, such as `0.8.0`.
+pub fn bwrap_version(program: &Path) -> Option<String> {
+    let (status, output) = run(program, &["--version"], None).ok()?;
+    let version = output.split_ascii_whitespace().nth(1)?.to_owned();
+    (status == ExitStatus::Code(0)).then_some(version)
+}
+
+/// Puts bubblewrap's walls up as a real run does, around a program that does nothing.
+pub fn probe_bwrap(program: &Path, identity: Option<&Identity>) -> Result<(), BwrapProblem> {
+    let words = [
+        "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--as-pid-1",
+        "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs",
+        "/tmp", "--", "/bin/true",
+    ];
+    let root = identity.map_or_else(
+        || rustix::process::geteuid().is_root(),
+        |identity| identity.uid == 0,
+    );
+    match run(program, &words, identity) {
+        Ok((ExitStatus::Code(0), _)) => Ok(()),
+        // The walls stood; only the program was not where we looked for it.
+        Ok((_, output)) if output.contains("execvp") => Ok(()),
+        Ok((_, output)) => Err(BwrapProblem::from_output(&output, root)),
+        Err(error) if error.errno == libc::ENOENT => Err(BwrapProblem::Missing),
+        Err(error) => Err(BwrapProblem::Failed { stderr: error.to_string() }),
+    }
+}
+
+/// Runs a program with no input and gives how it ended and what it wrote, at most 64 KiB.
+fn run(
+    program: &Path,
+    words: &[&str],
+    identity: Option<&Identity>,
+) -> Result<(ExitStatus, String), SandboxError> {
+    let failed =
+        |error: std::io::Error| SandboxError::new(Step::File, error.raw_os_error().unwrap_or(libc::EIO));
+    let invalid = |_| SandboxError::new(Step::Prepare, libc::EINVAL);
+    let null = std::fs::File::open("/dev/null").map_err(failed)?;
+    let (reader, writer) = std::io::pipe().map_err(failed)?;
+    let path = CString::new(program.as_os_str().as_bytes()).map_err(invalid)?;
+    let arguments = std::iter::once("bwrap")
+        .chain(words.iter().copied())
+        .map(CString::new)
+        .collect::<Result<Vec<_>, _>>();
+    let mut spec = Spawn::new(Program::Paths(vec![path]), arguments.map_err(invalid)?);
+    spec.environment = vec![c"LC_ALL=C".to_owned()];
+    spec.descriptors = vec![(null.as_fd(), 0), (writer.as_fd(), 1), (writer.as_fd(), 2)];
+    spec.new_session = true;
+    spec.identity = identity.cloned();
+    let child = spawn(&spec)?;
+    drop(writer);
+    let mut output = Vec::new();
+    let read = reader.take(64 * 1024).read_to_end(&mut output);
+    let ended = wait_pid(child.pid)?;
+    read.map_err(failed)?;
+    Ok((ended.status, String::from_utf8_lossy(&output).into_owned()))
+}
+
+/// Tells whether a memory file can be executed here: some hosts forbid it.
+pub fn probe_memory_exec() -> Result<(), SandboxError> {
+    let script = crate::memory::sealed_program("cofferdam-probe", b"#!/bin/sh\n")?;
+    // A script by descriptor needs its name for the interpreter, so it may not be close-on-exec.
+    let mut spec = Spawn::new(
+        Program::Paths(vec![c"/proc/self/fd/9".to_owned()]),
+        vec![c"probe".to_owned()],
+    );
+    let null = std::fs::File::open("/dev/null")
+        .map_err(|error| SandboxError::new(Step::File, error.raw_os_error().unwrap_or(libc::EIO)))?;
+    spec.descriptors =
+        vec![(null.as_fd(), 0), (null.as_fd(), 1), (null.as_fd(), 2), (script.as_fd(), 9)];
+    wait_pid(spawn(&spec)?.pid).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_bubblewrap_says_has_a_reason() {
+        let reason = |text, root| BwrapProblem::from_output(text, root).code();
+        assert_eq!(
+            reason("bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted\n", false),
+            "userns_no_caps"
+        );
+        assert_eq!(reason("bwrap: setting up uid map: Permission denied", false), "userns_no_caps");
+        assert_eq!(
+            reason("bwrap: setting up uid map: Operation not permitted", true),
+            "root_without_setfcap"
+        );
+        assert_eq!(
+            reason("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", false),
+            "proc_mount_refused"
+        );
+        assert_eq!(
+            reason(
+                "bwrap: Creating new namespace failed: nesting depth or \
+                 /proc/sys/user/max_*_namespaces exceeded (ENOSPC)",
+                false
+            ),
+            "userns_exhausted"
+        );
+        assert_eq!(reason("bwrap: Unknown option --as-pid-1", false), "bwrap_failed");
+    }
+}
