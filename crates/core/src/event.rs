@@ -66,7 +66,7 @@ event_types! {
     TASK_ENDED = "task.ended";
     /// A message was sent. data: `{from, to, text}`.
     MESSAGE_SENT = "message.sent";
-    /// Intent: a command is to be started. data: `{command_id, argv, cwd, spec_hash, timeout_ms, protections}`.
+    /// Intent: a command is to be started. data: `{lease, command_id, argv, cwd, spec_hash, timeout_ms, protections}`.
     EXEC_INTENDED = "exec.intended";
     /// A command runs. data: `{command_id, pid}`.
     EXEC_STARTED = "exec.started";
@@ -80,7 +80,7 @@ event_types! {
     FILE_CHANGED = "file.changed";
     /// Something at a protected name was put back. data: `{path, rule, what}`.
     FILE_UNDONE = "file.undone";
-    /// Intent: an enclosure is to be put up. data: `{enclosure_id, spec_hash, provider, scratch}`.
+    /// Intent: an enclosure is to be put up. data: `{lease, enclosure_id, spec_hash, provider, scratch}`.
     ISOLATION_INTENDED = "isolation.intended";
     /// An enclosure stands. data: `{enclosure_id, requested, effective, enforced_by, gaps}`.
     ISOLATION_ENCLOSED = "isolation.enclosed";
@@ -125,6 +125,31 @@ event_types! {
     /// Old events were removed; the chain goes on from the anchor. data: `{first_pos, anchor_hash}`.
     LOG_RETAINED = "log.retained";
 }
+
+/// Says which events are intents, and what must follow each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IntentRule {
+    /// The type of the intent; its data names the lease of the plane under `lease`.
+    pub intent: &'static str,
+    /// The key in the data of both that says what they are about.
+    pub key: &'static str,
+    /// The types that close it.
+    pub outcomes: &'static [&'static str],
+}
+
+/// Every intent of this version.
+pub const INTENT_RULES: &[IntentRule] = &[
+    IntentRule {
+        intent: event_type::EXEC_INTENDED,
+        key: "command_id",
+        outcomes: &[event_type::EXEC_ENDED, event_type::EXEC_SETTLED],
+    },
+    IntentRule {
+        intent: event_type::ISOLATION_INTENDED,
+        key: "enclosure_id",
+        outcomes: &[event_type::ISOLATION_ENDED],
+    },
+];
 
 /// Whom and what an event is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

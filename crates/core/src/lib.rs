@@ -14,6 +14,7 @@
 //!
 //! The design that these types follow is told in `ARCHITECTURE.md`.
 
+pub mod ambient;
 pub mod bytes;
 pub mod error;
 pub mod event;

@@ -1,0 +1,175 @@
+//! Opening: a new file is made under a lock, an old one is brought up to date, a newer one is read.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cofferdam_core::ambient::Ambient;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::SqliteJournal;
+use super::write::Writer;
+use crate::body::{genesis, hex};
+use crate::content::ContentStore;
+use crate::data_dir::DataDir;
+use crate::error::JournalError;
+use crate::journal::Access;
+use crate::platform;
+use crate::signal::Signal;
+
+/// Marks the file as a journal of ours: "cfdm".
+const APPLICATION_ID: i32 = 0x6366_646D;
+
+/// Each step makes the format of its number plus one; `user_version` says how many were taken.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+
+/// The newest format.
+pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// Pages of the write-ahead log from which a writer moves them into the file. A start reads what is
+/// in the log, so that a long one would make every short run slow.
+const CHECKPOINT_PAGES: u32 = 512;
+
+/// Longest time for which a lock of another writer is waited for: 20 s in sleeps of up to 10 ms.
+const BUSY_TRIES: i32 = 2_000;
+
+impl SqliteJournal {
+    /// Opens the journal of a data directory, and makes it where there is none.
+    ///
+    /// A journal of a newer version is opened for reading only: [`Access::Newer`].
+    pub fn open(directory: &DataDir, ambient: Arc<dyn Ambient>) -> Result<Self, JournalError> {
+        let path = directory.journal();
+        let failed = |error| JournalError::from_sqlite("open", &path, &error);
+        let mut connection = if path.exists() {
+            connect(&path)?
+        } else {
+            make(directory, ambient.as_ref())?
+        };
+        let mut version = inspect(&connection, &path)?;
+        if version < VERSION {
+            drop(connection);
+            connection = make(directory, ambient.as_ref())?;
+            version = inspect(&connection, &path)?;
+        }
+        let access = if version > VERSION {
+            Access::Newer
+        } else if connection.is_readonly("main").map_err(failed)? {
+            Access::ReadOnly
+        } else {
+            Access::ReadWrite
+        };
+        Ok(Self {
+            access,
+            content: ContentStore::new(directory.content()),
+            ambient,
+            writer: Mutex::new(Writer::new(connection, version)),
+            readers: Mutex::new(Vec::new()),
+            signal: Signal::default(),
+            path,
+        })
+    }
+
+    pub(super) fn open_reader(&self) -> Result<Connection, JournalError> {
+        connect(&self.path)
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, JournalError> {
+    let failed = |error| JournalError::from_sqlite("open", path, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection
+        .busy_handler(Some(wait_for_lock))
+        .map_err(failed)?;
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(failed)?;
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)
+        .map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection
+        .execute_batch(&format!(
+            "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; \
+             PRAGMA cache_size = -8000; PRAGMA trusted_schema = OFF"
+        ))
+        .map_err(failed)?;
+    Ok(connection)
+}
+
+fn wait_for_lock(tries: i32) -> bool {
+    // Short at first, because an append takes a tenth of a millisecond. What the process and the try
+    // add makes two that began together part.
+    let half = (100_u64 << tries.clamp(0, 6)).min(5_000);
+    let spread = u64::from(std::process::id()) * 7_919 + u64::from(tries.unsigned_abs()) * 104_729;
+    std::thread::sleep(Duration::from_micros(half + spread % half));
+    tries < BUSY_TRIES
+}
+
+/// Tells the format of the file; 0 when it is empty.
+fn inspect(connection: &Connection, path: &Path) -> Result<u32, JournalError> {
+    let failed = |error| JournalError::from_sqlite("open", path, &error);
+    let number = |pragma| connection.pragma_query_value::<i32, _>(None, pragma, |row| row.get(0));
+    let version = number("user_version").map_err(failed)?;
+    let application = number("application_id").map_err(failed)?;
+    let empty = version == 0 && application == 0;
+    if empty
+        && connection
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
+                row.get::<_, i64>(0)
+            })
+            .map_err(failed)?
+            == 0
+    {
+        return Ok(0);
+    }
+    if application != APPLICATION_ID || version < 1 {
+        return Err(JournalError::Corrupt {
+            path: path.to_owned(),
+            detail: "it is a database of another program".to_owned(),
+        });
+    }
+    Ok(version.unsigned_abs())
+}
+
+/// Makes the file, or brings it up to date, alone.
+fn make(directory: &DataDir, ambient: &dyn Ambient) -> Result<Connection, JournalError> {
+    let path = directory.journal();
+    let lock_path = directory.path().join("journal.lock");
+    let lock = platform::open_private(&lock_path)
+        .map_err(|source| JournalError::from_io("create", &lock_path, source))?;
+    lock.lock()
+        .map_err(|source| JournalError::from_io("lock", &lock_path, source))?;
+    platform::open_private(&path)
+        .map_err(|source| JournalError::from_io("create", &path, source))?;
+    let connection = connect(&path)?;
+    let failed = |error| JournalError::from_sqlite("create", &path, &error);
+    let version = inspect(&connection, &path)?;
+    if version >= VERSION {
+        return Ok(connection);
+    }
+    if version == 0 {
+        connection
+            .pragma_update(None, "journal_mode", "WAL")
+            .map_err(failed)?;
+    }
+    let mut steps = String::from("BEGIN IMMEDIATE;\n");
+    for migration in &MIGRATIONS[version as usize..] {
+        steps.push_str(migration);
+    }
+    if version == 0 {
+        let mut random = [0; 8];
+        ambient.fill_random(&mut random);
+        let epoch = hex(&random);
+        let anchor = hex(&genesis(&epoch));
+        steps.push_str(&format!(
+            "INSERT INTO meta VALUES ('epoch', '{epoch}'), ('first_pos', '1'), ('anchor', '{anchor}');\n"
+        ));
+    }
+    steps.push_str(&format!(
+        "PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {VERSION};\nCOMMIT;"
+    ));
+    connection.execute_batch(&steps).map_err(failed)?;
+    Ok(connection)
+}
