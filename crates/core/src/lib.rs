@@ -24,5 +24,6 @@ pub mod id;
 pub mod limits;
 pub mod operation;
 pub mod outcome;
+pub mod policy;
 pub mod spec;
 pub mod task;

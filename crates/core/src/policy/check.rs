@@ -1,0 +1,313 @@
+//! What is refused when a policy is read: fields that nothing enforces, values that contradict.
+
+use super::document::{Permission, PolicyDocument, ProviderChoice};
+use super::effective::Layer;
+use crate::bytes::BytePath;
+use crate::error::{ErrorCode, Problem};
+use crate::spec::{Access, Network, ProviderKind};
+
+fn unsupported(field: &str, instead: &str) -> Problem {
+    Problem::new(
+        ErrorCode::UnsupportedField,
+        format!("this version does not enforce {field}"),
+    )
+    .with_field(field)
+    .with_hint(instead)
+}
+
+fn contradiction(field: &str, text: impl Into<String>) -> Problem {
+    Problem::new(ErrorCode::PolicyContradiction, text).with_field(field)
+}
+
+fn invalid(field: &str, text: impl Into<String>) -> Problem {
+    Problem::new(ErrorCode::PolicyInvalidValue, text).with_field(field)
+}
+
+fn is_filled<T>(list: Option<&Vec<T>>) -> bool {
+    list.is_some_and(|list| !list.is_empty())
+}
+
+/// Refuses what this version does not enforce and what contradicts itself.
+///
+/// # Errors
+///
+/// `unsupported_field`, `policy_contradiction`, `policy_invalid_value`, each with the field.
+pub fn check_document(document: &PolicyDocument, layer: Layer) -> Result<(), Problem> {
+    check_support(document)?;
+    check_values(document)?;
+    check_contradictions(document, layer)
+}
+
+fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
+    if is_filled(document.network_allow.as_ref()) {
+        return Err(unsupported(
+            "network_allow",
+            "leave the list empty: `restricted` then means own loopback only; or use `full`",
+        ));
+    }
+    if is_filled(document.network_deny.as_ref()) && document.network == Some(Network::Full) {
+        return Err(unsupported(
+            "network_deny",
+            "use network = \"none\", which denies every host",
+        ));
+    }
+    if is_filled(document.publish.as_ref()) {
+        return Err(unsupported(
+            "publish",
+            "use network = \"full\" to be reached",
+        ));
+    }
+    if is_filled(document.reach.as_ref()) {
+        return Err(unsupported(
+            "reach",
+            "use network = \"full\" to reach a port",
+        ));
+    }
+    if is_filled(document.seed.as_ref()) {
+        return Err(unsupported(
+            "seed",
+            "name ignored files that a fresh tree needs in .worktreeinclude",
+        ));
+    }
+    if is_filled(document.commands.as_ref()) {
+        return Err(unsupported(
+            "commands",
+            "say by paths, network and environment what a command may do",
+        ));
+    }
+    if document.profile.is_some() {
+        return Err(unsupported("profile", "write the values out"));
+    }
+    if document
+        .permission
+        .is_some_and(|one| one != Permission::Unrestricted)
+    {
+        return Err(unsupported(
+            "permission",
+            "leave it out, or say \"unrestricted\": inside the walls nothing asks",
+        ));
+    }
+    if let Some(env) = &document.env
+        && env.secrets.as_ref().is_some_and(|one| !one.is_empty())
+    {
+        return Err(unsupported(
+            "env.secrets",
+            "name the variable in env.allow; its value is masked in what is recorded",
+        ));
+    }
+    if let Some(limits) = &document.limits {
+        if limits.output.is_some() {
+            return Err(unsupported(
+                "limits.output",
+                "use limits.wall or limits.idle",
+            ));
+        }
+        if limits.disk.is_some() {
+            return Err(unsupported(
+                "limits.disk",
+                "put the workspace on a file system of its own",
+            ));
+        }
+    }
+    if let Some(allow) = &document.allow
+        && is_filled(allow.devices.as_ref())
+    {
+        return Err(unsupported(
+            "allow.devices",
+            "run what needs the device by `direct`",
+        ));
+    }
+    Ok(())
+}
+
+fn check_path(field: &str, path: &BytePath) -> Result<(), Problem> {
+    let bytes = path.as_bytes();
+    if bytes.is_empty() {
+        return Err(invalid(field, format!("{field} holds an empty path")));
+    }
+    if bytes.contains(&0) {
+        return Err(invalid(
+            field,
+            format!("{field} holds a path with a zero byte"),
+        ));
+    }
+    if bytes
+        .split(|byte| *byte == b'/')
+        .any(|piece| piece == b"..")
+    {
+        return Err(invalid(
+            field,
+            format!("{field} holds {path}, and .. is not followed"),
+        )
+        .with_hint("write the path out from / or from ~/"));
+    }
+    Ok(())
+}
+
+fn check_name(field: &str, name: &str) -> Result<(), Problem> {
+    let stem = name.strip_suffix('*').unwrap_or(name);
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if stem.bytes().all(good) && !name.is_empty() && name != "*" {
+        return Ok(());
+    }
+    let text = format!("{field} holds {name:?}, which is no name of a variable");
+    Err(invalid(field, text).with_hint("letters, digits and _, with * at the end only"))
+}
+
+fn check_values(document: &PolicyDocument) -> Result<(), Problem> {
+    for (field, paths) in [
+        ("read", &document.read),
+        ("write", &document.write),
+        ("deny_read", &document.deny_read),
+    ] {
+        for path in paths.iter().flatten() {
+            check_path(field, path)?;
+        }
+    }
+    for (field, paths) in [("read", &document.read), ("write", &document.write)] {
+        if let Some(path) = paths.iter().flatten().find(|path| has_pattern(path)) {
+            return Err(invalid(field, format!("{field} holds the pattern {path}"))
+                .with_hint("patterns are understood in deny_read only; name the directory"));
+        }
+    }
+    for path in document
+        .deny_read
+        .iter()
+        .flatten()
+        .filter(|path| has_pattern(path))
+    {
+        let text = path.to_text();
+        if path.is_absolute() || text.starts_with("~/") {
+            return Err(invalid(
+                "deny_read",
+                format!("deny_read holds the pattern {path} outside of the workspace"),
+            )
+            .with_hint("patterns are relative to the workspace"));
+        }
+        if let Err(error) = globset::GlobBuilder::new(&text)
+            .literal_separator(true)
+            .build()
+        {
+            return Err(invalid("deny_read", format!("deny_read: {error}")));
+        }
+    }
+    for rule in document.protect.iter().flatten() {
+        check_path("protect", &rule.path)?;
+    }
+    if let Some(env) = &document.env {
+        for name in env.allow.iter().flatten() {
+            check_name("env.allow", name)?;
+        }
+        for (name, value) in env.set.iter().flatten() {
+            check_name("env.set", name)?;
+            if name.contains('*') {
+                return Err(invalid("env.set", format!("env.set cannot set {name:?}")));
+            }
+            if value.contains('\0') {
+                return Err(invalid(
+                    "env.set",
+                    format!("env.set.{name} holds a zero byte"),
+                ));
+            }
+        }
+    }
+    if let Some(allow) = &document.allow {
+        for path in allow.sockets.iter().flatten() {
+            check_path("allow.sockets", path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells whether a path holds a character of patterns.
+pub(crate) fn has_pattern(path: &BytePath) -> bool {
+    path.as_bytes().iter().any(|byte| b"*?[]{}".contains(byte))
+}
+
+fn check_contradictions(document: &PolicyDocument, layer: Layer) -> Result<(), Problem> {
+    if document.require.is_some() && layer != Layer::Managed {
+        return Err(contradiction(
+            "require",
+            format!("only the managed policy may require, this is the {layer} layer"),
+        ));
+    }
+    for denied in document.deny_read.iter().flatten() {
+        for (field, paths) in [("read", &document.read), ("write", &document.write)] {
+            if paths.iter().flatten().any(|path| path == denied) {
+                return Err(contradiction(
+                    field,
+                    format!("{denied} stands in both {field} and deny_read"),
+                ));
+            }
+        }
+    }
+    for rule in document.protect.iter().flatten() {
+        if document
+            .write
+            .iter()
+            .flatten()
+            .any(|path| *path == rule.path)
+        {
+            let path = &rule.path;
+            return Err(contradiction(
+                "protect",
+                format!("{path} stands in both write and protect"),
+            ));
+        }
+    }
+    if let Some(fallback) = &document.fallback {
+        if fallback.contains(&ProviderKind::Memory) {
+            return Err(contradiction(
+                "fallback",
+                "memory runs nothing and cannot take the place of a provider that does",
+            ));
+        }
+        if let Some(own) = document.provider.and_then(ProviderChoice::named)
+            && fallback.contains(&own)
+        {
+            return Err(contradiction(
+                "fallback",
+                format!("{own} cannot take its own place"),
+            ));
+        }
+    }
+    // On a command line the same is `unenforceable`: the plan says so, with the flag to leave out.
+    if matches!(layer, Layer::Managed | Layer::User | Layer::Project) {
+        check_provider(document)?;
+    }
+    Ok(())
+}
+
+fn check_provider(document: &PolicyDocument) -> Result<(), Problem> {
+    match document.provider {
+        Some(ProviderChoice::Direct) => {
+            if let Some(network @ (Network::None | Network::Restricted)) = document.network {
+                let word = network.as_str();
+                return Err(contradiction(
+                    "network",
+                    format!("direct has no walls and cannot hold network = \"{word}\""),
+                ));
+            }
+            if document.workspace == Some(Access::Read) {
+                return Err(contradiction(
+                    "workspace",
+                    "direct has no walls and cannot hold the workspace read-only",
+                ));
+            }
+            if is_filled(document.deny_read.as_ref()) {
+                return Err(contradiction(
+                    "deny_read",
+                    "direct has no walls and cannot deny a path",
+                ));
+            }
+            Ok(())
+        }
+        Some(ProviderChoice::Landlock) if document.network == Some(Network::Restricted) => {
+            Err(contradiction(
+                "network",
+                "landlock cannot tell allowed hosts apart and cannot hold network = \"restricted\"",
+            ))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,176 @@
+//! What `policy explain` tells, as data.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::effective::{EffectivePolicy, Layer, Proposal};
+use crate::bytes::BytePath;
+use crate::spec::{EnclosureSpec, Enforce, Gap, LaunchSpec, Mechanism};
+
+/// A policy in effect, where each value comes from, and the launch that results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Explanation {
+    /// Each value with its layer.
+    pub fields: Vec<FieldExplanation>,
+    /// Each rule with what enforces it here.
+    pub rules: Vec<RuleExplanation>,
+    /// What the project file wants and does not get.
+    pub proposals: Vec<Proposal>,
+    /// What is not enforced here.
+    pub gaps: Vec<Gap>,
+    /// The plan.
+    pub launch: LaunchSpec,
+}
+
+/// A value and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FieldExplanation {
+    /// The field, with dots for nested ones.
+    pub field: String,
+    /// The value as JSON text.
+    pub value: String,
+    /// Who gave it.
+    pub layer: Layer,
+}
+
+/// A rule and what enforces it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RuleExplanation {
+    /// The rule in words.
+    pub rule: String,
+    /// On which path, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<BytePath>,
+    /// How a protected name is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enforce: Option<Enforce>,
+    /// By what means; empty where nothing does.
+    pub enforced_by: Vec<Mechanism>,
+}
+
+impl Explanation {
+    /// Puts together what a policy and its plan say.
+    pub fn new(policy: &EffectivePolicy, launch: LaunchSpec) -> Self {
+        Self {
+            fields: fields(policy),
+            rules: rules(policy, &launch.enclosure),
+            proposals: policy.proposals.clone(),
+            gaps: launch.enclosure.gaps.clone(),
+            launch,
+        }
+    }
+}
+
+/// Lists every value of a policy by walking its serialised form: none can be forgotten.
+fn fields(policy: &EffectivePolicy) -> Vec<FieldExplanation> {
+    let mut found = Vec::new();
+    if let Ok(value) = serde_json::to_value(policy) {
+        walk(&value, "", &mut found);
+    }
+    found
+}
+
+fn walk(value: &serde_json::Value, at: &str, found: &mut Vec<FieldExplanation>) {
+    match value {
+        serde_json::Value::Object(object) => {
+            if let (Some(inner), Some(layer)) = (object.get("value"), object.get("layer"))
+                && object.len() == 2
+                && let Ok(layer) = serde_json::from_value(layer.clone())
+            {
+                found.push(FieldExplanation {
+                    field: at.to_owned(),
+                    value: inner.to_string(),
+                    layer,
+                });
+                return;
+            }
+            for (name, inner) in object {
+                if at.is_empty() && name == "proposals" {
+                    continue;
+                }
+                let full = if at.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{at}.{name}")
+                };
+                walk(inner, &full, found);
+            }
+        }
+        serde_json::Value::Array(entries) => {
+            for entry in entries {
+                walk(entry, at, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn rules(policy: &EffectivePolicy, enclosure: &EnclosureSpec) -> Vec<RuleExplanation> {
+    let held = |wanted: &[Mechanism]| -> Vec<Mechanism> {
+        let has = |one: &&Mechanism| enclosure.enforced_by.contains(one);
+        wanted.iter().filter(has).copied().collect()
+    };
+    let rule = |text: String, path: Option<BytePath>, wanted: &[Mechanism]| RuleExplanation {
+        rule: text,
+        path,
+        enforce: None,
+        enforced_by: held(wanted),
+    };
+    let files = [Mechanism::MountNamespace, Mechanism::Landlock];
+    let network = [
+        Mechanism::NetworkNamespace,
+        Mechanism::Landlock,
+        Mechanism::Seccomp,
+    ];
+    let processes = [
+        Mechanism::PidNamespace,
+        Mechanism::Landlock,
+        Mechanism::Supervisor,
+    ];
+    let level = enclosure.network.as_str();
+    let mut list = vec![
+        rule(format!("network {level}"), None, &network),
+        rule("reading by allow-list".to_owned(), None, &files),
+        rule("writing by allow-list".to_owned(), None, &files),
+        rule(
+            "processes of others are out of reach".to_owned(),
+            None,
+            &processes,
+        ),
+        rule(
+            "no rights are gained".to_owned(),
+            None,
+            &[Mechanism::UserNamespace, Mechanism::NoNewPrivileges],
+        ),
+        rule(
+            "dangerous system calls are refused".to_owned(),
+            None,
+            &[Mechanism::Seccomp],
+        ),
+    ];
+    for path in &policy.deny_read {
+        let text = format!("deny_read ({})", path.layer);
+        list.push(rule(
+            text,
+            Some(path.value.clone()),
+            &[Mechanism::MountNamespace],
+        ));
+    }
+    for protection in &enclosure.protections {
+        let wanted: &[Mechanism] = match protection.enforce {
+            Enforce::Prevent => &files,
+            Enforce::Undo => &[Mechanism::SnapshotUndo],
+            Enforce::Report => &[],
+        };
+        list.push(RuleExplanation {
+            rule: protection.rule.clone(),
+            path: Some(protection.path.clone()),
+            enforce: Some(protection.enforce),
+            enforced_by: held(wanted),
+        });
+    }
+    list
+}

@@ -1,0 +1,32 @@
+//! Policy: the strict document, its layers, and what results from them.
+//!
+//! A [`PolicyDocument`] is what one layer says. [`merge`] lays the layers over the built-in values
+//! and gives an [`EffectivePolicy`], in which every value knows its layer. Reading files is not done
+//! here: [`read_policy`] takes text.
+
+mod check;
+mod document;
+mod effective;
+mod explain;
+mod import;
+mod merge;
+mod narrow;
+mod read;
+mod store;
+
+pub use check::check_document;
+pub(crate) use check::has_pattern;
+pub use document::{
+    AllowDocument, ByteSize, Caches, CommandDecision, CommandRule, EnvironmentDocument, Inherit,
+    LimitDocument, POLICY_SCHEMA, Permission, PolicyDocument, ProtectRule, ProviderChoice,
+    RequireDocument, Seconds,
+};
+pub use effective::{
+    EffectiveAllow, EffectiveEnvironment, EffectiveLimits, EffectivePolicy, Layer, Proposal,
+    Sourced,
+};
+pub use explain::{Explanation, FieldExplanation, RuleExplanation};
+pub use import::import_runner_policy;
+pub use merge::{LayerDocument, NARROWING, merge};
+pub use read::{PolicyFormat, policy_schema, read_policy};
+pub use store::{PolicyChange, PolicyStore, PolicyVersion};

@@ -1,0 +1,203 @@
+//! Layers that may only narrow: what would widen is left out and told.
+
+use serde::Serialize;
+
+use super::document::PolicyDocument;
+use super::effective::{EffectivePolicy, Layer, Proposal, Sourced};
+use super::merge::{add, is_at_least, is_subset};
+use crate::bytes::BytePath;
+use crate::spec::Access;
+
+struct Narrower<'a> {
+    layer: Layer,
+    beyond: &'a mut Vec<Proposal>,
+}
+
+impl Narrower<'_> {
+    fn refuse(&mut self, field: &str, value: &impl Serialize, reason: impl Into<String>) {
+        self.beyond.push(Proposal {
+            field: field.to_owned(),
+            value: serde_json::to_string(value).unwrap_or_default(),
+            reason: reason.into(),
+        });
+    }
+
+    /// Takes a value that is not above the present one.
+    fn lower<T: PartialOrd + Copy + Serialize>(
+        &mut self,
+        field: &str,
+        place: &mut Sourced<T>,
+        value: Option<T>,
+    ) {
+        let Some(value) = value else { return };
+        if value <= place.value {
+            *place = Sourced::new(value, self.layer);
+        } else {
+            self.refuse(field, &value, "wider than what is in effect");
+        }
+    }
+
+    /// Takes a bound that is not above the present one; no bound is the largest.
+    fn bound<T: PartialOrd + Copy + Serialize>(
+        &mut self,
+        field: &str,
+        place: &mut Option<Sourced<T>>,
+        value: Option<T>,
+    ) {
+        let Some(value) = value else { return };
+        if place.is_none_or(|present| value <= present.value) {
+            *place = Some(Sourced::new(value, self.layer));
+        } else {
+            self.refuse(field, &value, "larger than what is in effect");
+        }
+    }
+
+    /// Takes a list of which every entry is there already; the rest is told.
+    fn subset<T: PartialEq + Clone + Serialize>(
+        &mut self,
+        field: &str,
+        place: &mut Vec<Sourced<T>>,
+        wanted: Option<&Vec<T>>,
+    ) {
+        let Some(wanted) = wanted else { return };
+        let (kept, beyond): (Vec<_>, Vec<_>) = wanted
+            .iter()
+            .cloned()
+            .partition(|value| place.iter().any(|one| one.value == *value));
+        *place = kept
+            .into_iter()
+            .map(|value| Sourced::new(value, self.layer))
+            .collect();
+        for value in beyond {
+            self.refuse(field, &value, "not among what is allowed");
+        }
+    }
+
+    /// Takes paths that lie at or below a top that was allowed.
+    fn paths(
+        &mut self,
+        field: &str,
+        place: &mut Vec<Sourced<BytePath>>,
+        wanted: Option<&Vec<BytePath>>,
+        tops: &[BytePath],
+        workspace: bool,
+    ) {
+        let Some(wanted) = wanted else { return };
+        let mut kept = Vec::new();
+        for path in wanted {
+            let inside = workspace && is_below_workspace(path);
+            if inside || tops.iter().any(|top| path.is_within(top)) {
+                kept.push(Sourced::new(path.clone(), self.layer));
+            } else {
+                self.refuse(field, path, "outside of what is allowed");
+            }
+        }
+        *place = kept;
+    }
+}
+
+/// Tells whether a path of a policy is relative, and so lies in the workspace.
+fn is_below_workspace(path: &BytePath) -> bool {
+    let bytes = path.as_bytes();
+    !path.is_absolute() && bytes != b"~" && !bytes.starts_with(b"~/")
+}
+
+fn values<T: Clone>(list: &[Sourced<T>]) -> Vec<T> {
+    list.iter().map(|one| one.value.clone()).collect()
+}
+
+/// Narrows a policy by a document and gives what was not followed because it would widen.
+pub(super) fn narrow(
+    policy: &mut EffectivePolicy,
+    document: &PolicyDocument,
+    layer: Layer,
+) -> Vec<Proposal> {
+    let mut beyond = Vec::new();
+    let mut narrower = Narrower {
+        layer,
+        beyond: &mut beyond,
+    };
+    if let Some(choice) = document.provider {
+        if is_at_least(choice, policy.provider.value) {
+            policy.provider = Sourced::new(choice, layer);
+        } else {
+            narrower.refuse(
+                "provider",
+                &choice,
+                "enforces less than the one in effect, or cannot be compared with it",
+            );
+        }
+    }
+    if let Some(fallback) = &document.fallback {
+        if is_subset(fallback, &policy.fallback.value) {
+            policy.fallback = Sourced::new(fallback.clone(), layer);
+        } else {
+            narrower.refuse("fallback", fallback, "names a provider that is not allowed");
+        }
+    }
+    narrower.lower("network", &mut policy.network, document.network);
+
+    let workspace_was_writable = policy.workspace.value == Access::Write;
+    let writable = values(&policy.write);
+    let mut readable = values(&policy.read);
+    readable.extend(writable.iter().cloned());
+    narrower.lower("workspace", &mut policy.workspace, document.workspace);
+    narrower.paths(
+        "read",
+        &mut policy.read,
+        document.read.as_ref(),
+        &readable,
+        true,
+    );
+    narrower.paths(
+        "write",
+        &mut policy.write,
+        document.write.as_ref(),
+        &writable,
+        workspace_was_writable,
+    );
+    add(&mut policy.deny_read, document.deny_read.as_ref(), layer);
+    add(&mut policy.protect, document.protect.as_ref(), layer);
+
+    if let Some(env) = &document.env {
+        narrower.lower("env.inherit", &mut policy.env.inherit, env.inherit);
+        narrower.subset("env.allow", &mut policy.env.allow, env.allow.as_ref());
+        for (name, value) in env.set.iter().flatten() {
+            let value = Sourced::new(value.clone(), layer);
+            policy.env.set.insert(name.clone(), value);
+        }
+    }
+    narrower.lower("caches", &mut policy.caches, document.caches);
+    if let Some(limits) = &document.limits {
+        let own = &mut policy.limits;
+        narrower.bound("limits.memory", &mut own.memory, limits.memory);
+        narrower.bound("limits.tasks", &mut own.tasks, limits.tasks);
+        narrower.bound("limits.cpu", &mut own.cpu, limits.cpu);
+        narrower.bound("limits.wall", &mut own.wall, limits.wall);
+        narrower.bound("limits.idle", &mut own.idle, limits.idle);
+    }
+    if let Some(allow) = &document.allow {
+        let own = &mut policy.allow;
+        narrower.lower(
+            "allow.nested_sandbox",
+            &mut own.nested_sandbox,
+            allow.nested_sandbox,
+        );
+        narrower.lower("allow.ptrace", &mut own.ptrace, allow.ptrace);
+        narrower.lower(
+            "allow.signal_peers",
+            &mut own.signal_peers,
+            allow.signal_peers,
+        );
+        narrower.subset("allow.sockets", &mut own.sockets, allow.sockets.as_ref());
+    }
+    if let Some(setup) = &document.setup {
+        if layer == Layer::Request {
+            narrower.refuse("setup", setup, "a request brings no commands of its own");
+        } else {
+            policy.setup = Sourced::new(setup.clone(), layer);
+        }
+    }
+    narrower.lower("permission", &mut policy.permission, document.permission);
+    beyond
+}
