@@ -4,6 +4,8 @@
 //! what to do next. Every line says the same without them.
 
 pub(crate) mod events;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub(crate) mod outcome;
 pub(crate) mod table;
 pub(crate) mod task;

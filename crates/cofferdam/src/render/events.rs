@@ -117,3 +117,75 @@ fn number(data: &Value, name: &str) -> u64 {
 pub(crate) fn place(text: &str) -> String {
     paint(PLACE, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_core::id::EventId;
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::render::plain;
+
+    fn event(pos: u64, kind: &str, severity: Severity, data: Value) -> Event {
+        Event {
+            v: 1,
+            id: EventId::new(1, [0; 10]),
+            pos,
+            epoch: "e".to_owned(),
+            seq: 0,
+            time: Timestamp::UNIX_EPOCH,
+            kind: kind.to_owned(),
+            conversation: None,
+            thread: None,
+            agent: None,
+            root_agent: None,
+            task: None,
+            parent_task: None,
+            op: None,
+            causation: None,
+            severity,
+            data,
+            redactions: 0,
+            prev_hash: String::new(),
+            hash: String::new(),
+        }
+    }
+
+    #[test]
+    fn each_event_is_one_line() {
+        let events = [
+            event(
+                1,
+                "exec.intended",
+                Severity::Info,
+                json!({"argv": ["make", "-s"], "cwd": "/w"}),
+            ),
+            event(
+                2,
+                "exec.ended",
+                Severity::Error,
+                json!({"status": "failed", "return_code": 2, "elapsed_ms": 1500}),
+            ),
+            event(
+                30,
+                "policy.denied",
+                Severity::Warning,
+                json!({"subject": "/etc/shadow", "rule": "secrets\n\u{1b}[2J"}),
+            ),
+            event(
+                400,
+                "future.thing",
+                Severity::Info,
+                json!({"name": "x", "deep": {"a": 1}, "n": 3}),
+            ),
+        ];
+        let text = events.iter().map(line).collect::<Vec<_>>().join("\n");
+        insta::assert_snapshot!(plain(&text), @r"
+          1  00:00:00.000  exec.intended         make -s
+          2  00:00:00.000  exec.ended            failed, exit 2 in 1.5 s
+         30  00:00:00.000  policy.denied         /etc/shadow (secrets  [2J)
+        400  00:00:00.000  future.thing          name x, n 3
+        ");
+    }
+}

@@ -152,3 +152,70 @@ pub(crate) fn line(outcome: &CommandOutcome) -> String {
         paint(FAINT, format_args!("in {}", duration(outcome.elapsed_ms)))
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_core::outcome::{Denial, DenialSource, Hint, Leftover};
+    use cofferdam_core::spec::Gap;
+
+    use super::*;
+    use crate::render::fixtures::{level, outcome};
+    use crate::render::plain;
+
+    fn said(outcome: &CommandOutcome) -> String {
+        plain(&notes(outcome).join("\n"))
+    }
+
+    #[test]
+    fn an_ordinary_end_says_nothing() {
+        assert_eq!(said(&outcome(Status::Completed)), "");
+        assert_eq!(said(&outcome(Status::Failed)), "");
+    }
+
+    #[test]
+    fn what_is_out_of_the_ordinary_is_said_in_a_line_each() {
+        let mut odd = outcome(Status::Timeout);
+        odd.timeout_ms = Some(1_000);
+        odd.ended_by = Some(EndedBy::Namespace);
+        odd.isolation.effective = level(Some(ProviderKind::Landlock));
+        odd.isolation.gaps = vec![Gap {
+            what: "stat_outside".to_owned(),
+            why: "no mount namespace".to_owned(),
+        }];
+        odd.leftovers = vec![Leftover {
+            pid: 7,
+            name: "sleep".to_owned(),
+        }];
+        odd.undone = vec![".git/hooks/post-commit".into()];
+        odd.denials = vec![Denial {
+            source: DenialSource::Mount,
+            rule: "git hooks".to_owned(),
+            subject: ".git/hooks/post-commit".to_owned(),
+            instead: "let the owner install hooks".to_owned(),
+            askable: false,
+            will_not_change: false,
+        }];
+        odd.hints = vec![Hint {
+            text: "the host example.org could not be reached".to_owned(),
+            allow: Some("--net full".to_owned()),
+        }];
+        insta::assert_snapshot!(said(&odd), @r"
+        time limit: ended after 1.0 s, ended with its process namespace
+        fallback: landlock instead of bwrap, 1 gap
+        ended 1 process that outlived the command: sleep (7)
+        put back: .git/hooks/post-commit
+        denied .git/hooks/post-commit: git hooks; let the owner install hooks
+        maybe: the host example.org could not be reached (--net full)
+        ");
+    }
+
+    #[test]
+    fn fc_78_hints_are_never_said_about_success() {
+        let mut good = outcome(Status::Completed);
+        good.hints = vec![Hint {
+            text: "a guess".to_owned(),
+            allow: None,
+        }];
+        assert_eq!(said(&good), "");
+    }
+}

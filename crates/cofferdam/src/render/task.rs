@@ -282,3 +282,117 @@ pub(crate) fn next(commands: &[String]) -> String {
 pub(crate) fn state_word(status: Status) -> String {
     paint(status_style(status), status)
 }
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_core::error::{ErrorCode, Problem};
+
+    use super::*;
+    use crate::render::fixtures::{check, file, outcome, task};
+    use crate::render::plain;
+
+    #[test]
+    fn a_good_task_is_short_and_ends_with_what_to_do_next() {
+        insta::assert_snapshot!(plain(&result(&task())), @r"
+        task 3 completed in 1.2 s · verifier passed
+          goal      fix the parser
+          branch    cofferdam/run/worker from 0123456789
+          walls     worktree · bwrap, network none
+          changes   2 files, +2 −1
+                    M a.txt +1 −1
+                    A new.txt +1
+          checks    passed  make check 210 ms
+
+        next: cofferdam task diff 3
+              cofferdam task merge 3
+        ");
+    }
+
+    #[test]
+    fn a_failed_verifier_shows_the_end_of_its_output() {
+        let mut failed = task();
+        failed.verification.status = VerificationStatus::Failed;
+        failed.verification.checks = vec![
+            check("make", VerificationStatus::Passed, "ok\n"),
+            check(
+                "make check",
+                VerificationStatus::Failed,
+                "one\ntw\x1b[31mo\nthree\n",
+            ),
+        ];
+        failed.verification.tampered_inputs = vec!["Makefile".into()];
+        failed.isolation.cleanup_status = CleanupStatus::Kept;
+        failed.left_behind = vec!["2 uncommitted files (--carry all takes them)".to_owned()];
+        failed.modified_files = vec![
+            file("gone.txt", ChangeKind::Deleted, 0, 3),
+            ModifiedFile {
+                from: Some("old.bin".into()),
+                binary: true,
+                ..file("new.bin", ChangeKind::Renamed, 0, 0)
+            },
+        ];
+        insta::assert_snapshot!(plain(&result(&failed)), @r"
+        task 3 completed in 1.2 s · verifier failed
+          goal      fix the parser
+          branch    cofferdam/run/worker from 0123456789
+          walls     worktree · bwrap, network none
+          changes   2 files, +2 −1
+                    D gone.txt −3
+                    R new.bin (from old.bin) binary
+          checks    passed  make 210 ms
+                    failed  make check (exit 1) 210 ms
+                    │ one
+                    │ tw[31mo
+                    │ three
+          caution   the task changed what the checks read: Makefile (--verify-from base takes them from the base)
+          not in    2 uncommitted files (--carry all takes them)
+          tree      kept at /data/worktrees/repo/run/worker
+
+        next: cofferdam task diff 3
+              cofferdam task merge 3
+        ");
+    }
+
+    #[test]
+    fn a_task_that_never_began_says_why() {
+        let mut refused = task();
+        refused.status = Status::Error;
+        refused.task_result = None;
+        refused.modified_files.clear();
+        refused.verification.status = VerificationStatus::Skipped;
+        refused.verification.checks.clear();
+        refused.error = Some(
+            Problem::new(
+                ErrorCode::SetupFailed,
+                "the set-up command `npm ci` failed with exit 1",
+            )
+            .with_hint("run it by hand in the tree"),
+        );
+        insta::assert_snapshot!(plain(&result(&refused)), @r"
+        task 3 error · not verified
+          goal      fix the parser
+          branch    cofferdam/run/worker from 0123456789
+          walls     worktree · bwrap, network none
+          changes   none
+
+        error[setup_failed]: the set-up command `npm ci` failed with exit 1
+
+        hint: run it by hand in the tree
+
+        next: cofferdam task diff 3
+              cofferdam task merge 3
+        ");
+    }
+
+    #[test]
+    fn a_long_list_of_files_is_cut_and_counted() {
+        let mut many = task();
+        many.task_result = Some(outcome(Status::Completed));
+        many.modified_files = (0..FILES_SHOWN + 5)
+            .map(|number| file(&format!("f{number}"), ChangeKind::Added, 1, 0))
+            .collect();
+        let text = plain(&result(&many));
+        assert!(text.contains("and 5 more"), "{text}");
+        assert!(!text.contains("f20 "), "{text}");
+    }
+}
