@@ -367,6 +367,9 @@ pub struct ResourceLimits {
     /// Bytes of one written file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
+    /// Bytes of one output stream that are kept; more is counted and dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u64>,
 }
 
 /// A variable of the environment.
@@ -385,6 +388,8 @@ pub struct Variable {
 pub struct EnclosureSpec {
     /// What puts the walls up.
     pub provider: ProviderKind,
+    /// The program that does it, by absolute path, for providers that need one (bubblewrap).
+    pub program: Option<BytePath>,
     /// The workspace as commands see it.
     pub workspace: BytePath,
     /// The workspace on the host.
@@ -394,7 +399,8 @@ pub struct EnclosureSpec {
     /// Directory on the host, made and removed with the enclosure, that holds what is private to
     /// it: `home` and `tmp` where there is no mount namespace. Left out of the hash.
     pub scratch: BytePath,
-    /// The view, in order; empty without a mount namespace.
+    /// The view, in order. Without a mount namespace: directories and contents below the scratch
+    /// directory only, which are made there as they are.
     pub mounts: Vec<Mount>,
     /// Caches under a private upper layer.
     pub caches: Vec<CacheOverlay>,

@@ -7,9 +7,22 @@
 //!
 //! How the parts lie to each other is told in `ARCHITECTURE.md`.
 
+mod backend;
 mod control;
+mod enclosure;
+mod guard;
+mod hints;
 mod output;
+mod plane;
 mod protect;
+mod provider;
+mod quiet;
+mod run;
+mod spawner;
 
 pub use control::{Control, TerminalSize};
+pub use enclosure::{Enclosure, QuietOutput};
 pub use output::{OutputSink, Stream};
+pub use plane::{Plane, PlaneOptions};
+pub use provider::memory::{Script, ScriptedCommand};
+pub use run::{CommandIo, Run};

@@ -88,7 +88,7 @@ impl BwrapProblem {
     }
 
     /// Reads what bubblewrap said.
-    fn from_output(stderr: &str, root: bool) -> Self {
+    pub fn from_output(stderr: &str, root: bool) -> Self {
         let stderr = stderr.trim().to_owned();
         let says = |text: &str| stderr.contains(text);
         if says("No space left on device") || says("exceeded (ENOSPC)") {
@@ -135,9 +135,24 @@ pub fn bwrap_version(program: &Path) -> Option<String> {
 /// Puts bubblewrap's walls up as a real run does, around a program that does nothing.
 pub fn probe_bwrap(program: &Path, identity: Option<&Identity>) -> Result<(), BwrapProblem> {
     let words = [
-        "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--as-pid-1",
-        "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs",
-        "/tmp", "--", "/bin/true",
+        "--unshare-all",
+        "--unshare-user",
+        "--disable-userns",
+        "--die-with-parent",
+        "--as-pid-1",
+        "--cap-drop",
+        "ALL",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--",
+        "/bin/true",
     ];
     let root = identity.map_or_else(
         || rustix::process::geteuid().is_root(),
@@ -149,7 +164,9 @@ pub fn probe_bwrap(program: &Path, identity: Option<&Identity>) -> Result<(), Bw
         Ok((_, output)) if output.contains("execvp") => Ok(()),
         Ok((_, output)) => Err(BwrapProblem::from_output(&output, root)),
         Err(error) if error.errno == libc::ENOENT => Err(BwrapProblem::Missing),
-        Err(error) => Err(BwrapProblem::Failed { stderr: error.to_string() }),
+        Err(error) => Err(BwrapProblem::Failed {
+            stderr: error.to_string(),
+        }),
     }
 }
 
@@ -159,8 +176,9 @@ fn run(
     words: &[&str],
     identity: Option<&Identity>,
 ) -> Result<(ExitStatus, String), SandboxError> {
-    let failed =
-        |error: std::io::Error| SandboxError::new(Step::File, error.raw_os_error().unwrap_or(libc::EIO));
+    let failed = |error: std::io::Error| {
+        SandboxError::new(Step::File, error.raw_os_error().unwrap_or(libc::EIO))
+    };
     let invalid = |_| SandboxError::new(Step::Prepare, libc::EINVAL);
     let null = std::fs::File::open("/dev/null").map_err(failed)?;
     let (reader, writer) = std::io::pipe().map_err(failed)?;
@@ -191,10 +209,15 @@ pub fn probe_memory_exec() -> Result<(), SandboxError> {
         Program::Paths(vec![c"/proc/self/fd/9".to_owned()]),
         vec![c"probe".to_owned()],
     );
-    let null = std::fs::File::open("/dev/null")
-        .map_err(|error| SandboxError::new(Step::File, error.raw_os_error().unwrap_or(libc::EIO)))?;
-    spec.descriptors =
-        vec![(null.as_fd(), 0), (null.as_fd(), 1), (null.as_fd(), 2), (script.as_fd(), 9)];
+    let null = std::fs::File::open("/dev/null").map_err(|error| {
+        SandboxError::new(Step::File, error.raw_os_error().unwrap_or(libc::EIO))
+    })?;
+    spec.descriptors = vec![
+        (null.as_fd(), 0),
+        (null.as_fd(), 1),
+        (null.as_fd(), 2),
+        (script.as_fd(), 9),
+    ];
     wait_pid(spawn(&spec)?.pid).map(drop)
 }
 
@@ -206,16 +229,25 @@ mod tests {
     fn what_bubblewrap_says_has_a_reason() {
         let reason = |text, root| BwrapProblem::from_output(text, root).code();
         assert_eq!(
-            reason("bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted\n", false),
+            reason(
+                "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted\n",
+                false
+            ),
             "userns_no_caps"
         );
-        assert_eq!(reason("bwrap: setting up uid map: Permission denied", false), "userns_no_caps");
+        assert_eq!(
+            reason("bwrap: setting up uid map: Permission denied", false),
+            "userns_no_caps"
+        );
         assert_eq!(
             reason("bwrap: setting up uid map: Operation not permitted", true),
             "root_without_setfcap"
         );
         assert_eq!(
-            reason("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", false),
+            reason(
+                "bwrap: Can't mount proc on /newroot/proc: Operation not permitted",
+                false
+            ),
             "proc_mount_refused"
         );
         assert_eq!(
@@ -226,6 +258,9 @@ mod tests {
             ),
             "userns_exhausted"
         );
-        assert_eq!(reason("bwrap: Unknown option --as-pid-1", false), "bwrap_failed");
+        assert_eq!(
+            reason("bwrap: Unknown option --as-pid-1", false),
+            "bwrap_failed"
+        );
     }
 }

@@ -13,7 +13,7 @@ mod snapshot;
 use cofferdam_core::bytes::BytePath;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use restore::restore;
+pub(crate) use restore::{restore, undone};
 pub(crate) use snapshot::take;
 
 /// Bytes of one file, and entries of one directory, that a snapshot holds. A protected file beyond

@@ -1,0 +1,98 @@
+//! What a provider gives the plane: a place in which commands are started.
+//!
+//! Real providers reach a keeper; the in-memory double plays a script. Above this line nothing
+//! knows which of them it is: one loop pumps, waits and ends (see the `run` module).
+
+use std::fmt::Debug;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use cofferdam_core::error::Problem;
+use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
+use cofferdam_core::spec::CommandSpec;
+
+use crate::control::TerminalSize;
+
+/// The descriptors that a command begins with.
+#[derive(Debug)]
+pub(crate) enum Stdio {
+    /// Standard input, output and error.
+    Three([OwnedFd; 3]),
+    /// A terminal of its own, of this size; the backend makes it.
+    Terminal(TerminalSize),
+}
+
+/// A command that was started.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// Its pid where that is known already.
+    pub(crate) pid: Option<i32>,
+    /// Its watch and its strings.
+    pub(crate) command: Box<dyn RunningCommand>,
+    /// The master of its terminal, where it has one.
+    pub(crate) master: Option<OwnedFd>,
+}
+
+/// How the tree of a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) exit: Exit,
+    pub(crate) usage: Usage,
+    pub(crate) leftovers: Vec<Leftover>,
+    pub(crate) by: EndedBy,
+}
+
+/// What `wait` said about the leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It left with this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(u8),
+}
+
+/// To whom a signal goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recipient {
+    /// The command's foreground: its leader and the group it leads.
+    Leader,
+    /// Every process of its tree.
+    Tree,
+}
+
+/// One command in a place.
+pub(crate) trait RunningCommand: Debug + Send {
+    /// Becomes readable when there is an end to take.
+    fn channel(&self) -> BorrowedFd<'_>;
+
+    /// Takes the end without waiting; `None` when there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Backend::start`], when it never ran; `enclosure_lost` when whoever watched the
+    /// command has vanished.
+    fn take_end(&mut self) -> Result<Option<Ended>, Problem>;
+
+    /// Sends a signal; one that comes too late is no error.
+    fn signal(&mut self, recipient: Recipient, number: i32);
+
+    /// Ends the whole tree by force; the end is then taken as usual.
+    fn end_tree(&mut self);
+}
+
+/// A place in which commands are started.
+pub(crate) trait Backend: Debug + Send + Sync {
+    /// Starts a command. A place that answers later tells by [`RunningCommand::take_end`] that it
+    /// did not start.
+    ///
+    /// # Errors
+    ///
+    /// `not_found`, `not_executable`, `cwd_missing`, `spawn_failed`: nothing runs. `enclosure_lost`
+    /// when the place is gone.
+    fn start(&self, command: &CommandSpec, stdio: Stdio) -> Result<Started, Problem>;
+
+    /// Ends everything in the place, by the strongest means there is, and waits until it is so.
+    fn end(&self) -> EndedBy;
+
+    /// Tells whether the place still stands.
+    fn is_standing(&self) -> bool;
+}

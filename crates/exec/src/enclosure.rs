@@ -1,0 +1,304 @@
+//! A place behind walls, from its set-up to its end.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::event::{Severity, Subject, event_type};
+use cofferdam_core::id::EnclosureId;
+use cofferdam_core::outcome::{CommandOutcome, EndedBy, Isolation, IsolationLevel};
+use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec, StreamPlan, Variable};
+use serde_json::json;
+
+use crate::backend::Backend;
+use crate::guard::Guard;
+use crate::plane::Plane;
+use crate::provider::{self, Scratch};
+use crate::quiet;
+use crate::run::{self, Run};
+
+/// What commands of one enclosure have in common.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) plane: Plane,
+    pub(crate) id: EnclosureId,
+    pub(crate) hash: Digest,
+    pub(crate) spec: EnclosureSpec,
+    pub(crate) isolation: Isolation,
+    pub(crate) output_limit: Option<u64>,
+    guard: Option<Guard>,
+}
+
+impl Place {
+    pub(crate) const fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+}
+
+/// The walls as they stand now; put up anew when the host took a part of them away.
+#[derive(Debug)]
+struct Standing {
+    place: Place,
+    backend: Box<dyn Backend>,
+    _scratch: Option<Scratch>,
+}
+
+/// A place behind walls in which commands run, one or many, one after the other or at once.
+///
+/// Dropping it ends everything in it.
+#[derive(Debug)]
+pub struct Enclosure {
+    plane: Plane,
+    spec: EnclosureSpec,
+    requested: IsolationLevel,
+    subject: Subject,
+    standing: Mutex<Option<Arc<Standing>>>,
+}
+
+/// What a helper command of the plane's own gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuietOutput {
+    /// Its exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// All of its standard output.
+    pub stdout: Vec<u8>,
+    /// All of its standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl Enclosure {
+    pub(crate) fn put_up(
+        plane: &Plane,
+        spec: EnclosureSpec,
+        requested: IsolationLevel,
+        subject: &Subject,
+    ) -> Result<Self, Problem> {
+        let standing = stand(plane, &spec, requested, subject)?;
+        Ok(Self {
+            plane: plane.clone(),
+            spec,
+            requested,
+            subject: subject.clone(),
+            standing: Mutex::new(Some(Arc::new(standing))),
+        })
+    }
+
+    /// Lends the plan of the place.
+    pub const fn spec(&self) -> &EnclosureSpec {
+        &self.spec
+    }
+
+    /// Tells what was asked for, what holds, and by what means.
+    pub fn isolation(&self) -> Isolation {
+        isolation(&self.spec, self.requested)
+    }
+
+    /// Runs one command to its end. Blocks; several threads may run commands at once.
+    ///
+    /// Whatever happens is in the outcome: a command that never ran has the status `error` and says
+    /// why.
+    pub fn run(&self, run: Run<'_>) -> CommandOutcome {
+        match self.standing() {
+            Ok(standing) => run::run(&standing.place, standing.backend.as_ref(), run),
+            Err(problem) => run::never_ran(&self.plane, self.isolation(), run, problem),
+        }
+    }
+
+    /// Runs a helper of the plane's own inside, without an intent in the journal: its effect is no
+    /// one's but the plane's.
+    ///
+    /// # Errors
+    ///
+    /// Those of starting a command; `git_failed` never: a bad exit code is a result.
+    pub fn run_quiet(
+        &self,
+        argv: &[BytePath],
+        environment: &[Variable],
+        cwd: &BytePath,
+        input: Option<&[u8]>,
+        timeout: Duration,
+    ) -> Result<QuietOutput, Problem> {
+        let standing = self.standing()?;
+        let command = CommandSpec {
+            argv: argv.to_vec(),
+            cwd: cwd.clone(),
+            environment: environment.to_vec(),
+            streams: if input.is_some() {
+                StreamPlan::PipesWithInput
+            } else {
+                StreamPlan::Pipes
+            },
+            timeout_ms: Some(timeout.as_millis() as u64),
+            idle_timeout_ms: None,
+            limits: cofferdam_core::spec::ResourceLimits::default(),
+        };
+        quiet::run(&self.plane, standing.backend.as_ref(), &command, input)
+    }
+
+    /// Ends everything in the place and takes the walls down.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be told; the place is gone all the same.
+    pub fn close(self) -> Result<EndedBy, Problem> {
+        let standing = lock(&self.standing).take();
+        take_down(standing, "closed", &self.subject)
+    }
+
+    /// Gives the walls, and puts them up anew where a part of them has gone.
+    fn standing(&self) -> Result<Arc<Standing>, Problem> {
+        let mut slot = lock(&self.standing);
+        if let Some(standing) = slot.as_ref() {
+            let replaced = standing.place.guard().and_then(Guard::look).is_some();
+            if !replaced && standing.backend.is_standing() {
+                return Ok(Arc::clone(standing));
+            }
+            let reason = if replaced {
+                "protected_file_replaced"
+            } else {
+                "lost"
+            };
+            let old = slot.take();
+            take_down(old, reason, &self.subject)?;
+        }
+        let standing = Arc::new(stand(
+            &self.plane,
+            &self.spec,
+            self.requested,
+            &self.subject,
+        )?);
+        *slot = Some(Arc::clone(&standing));
+        Ok(standing)
+    }
+}
+
+impl Drop for Enclosure {
+    fn drop(&mut self) {
+        let standing = lock(&self.standing).take();
+        // Nobody is there to be told of a journal that cannot be written; the place still goes.
+        let _ = take_down(standing, "dropped", &self.subject);
+    }
+}
+
+fn stand(
+    plane: &Plane,
+    spec: &EnclosureSpec,
+    requested: IsolationLevel,
+    subject: &Subject,
+) -> Result<Standing, Problem> {
+    let (milliseconds, random) = plane.ambient().id_parts();
+    let id = EnclosureId::new(milliseconds, random);
+    let hash = spec.hash();
+    plane.record(
+        subject,
+        event_type::ISOLATION_INTENDED,
+        Severity::Debug,
+        json!({
+            "enclosure_id": id,
+            "spec_hash": hash,
+            "provider": spec.provider,
+            "scratch": spec.scratch,
+            "lease": plane.lease(),
+        }),
+    )?;
+    let failed = |problem: Problem| {
+        let data = json!({"enclosure_id": id, "reason": "failed", "problem": problem});
+        // What failed first is what is told.
+        let _ = plane.record(subject, event_type::ISOLATION_ENDED, Severity::Error, data);
+        problem
+    };
+    let (scratch, guard, backend) = raise(plane, spec).map_err(failed)?;
+    let isolation = isolation(spec, requested);
+    plane.record(
+        subject,
+        event_type::ISOLATION_ENCLOSED,
+        Severity::Info,
+        json!({
+            "enclosure_id": id,
+            "spec_hash": hash,
+            "requested": isolation.requested,
+            "effective": isolation.effective,
+            "enforced_by": isolation.enforced_by,
+            "gaps": isolation.gaps,
+        }),
+    )?;
+    let output_limit = spec.limits.output_bytes;
+    let place = Place {
+        plane: plane.clone(),
+        id,
+        hash,
+        spec: spec.clone(),
+        isolation,
+        output_limit,
+        guard,
+    };
+    Ok(Standing {
+        place,
+        backend,
+        _scratch: scratch,
+    })
+}
+
+type Raised = (Option<Scratch>, Option<Guard>, Box<dyn Backend>);
+
+fn raise(plane: &Plane, spec: &EnclosureSpec) -> Result<Raised, Problem> {
+    let scratch = if provider::needs_scratch(spec) {
+        let path = PathBuf::from(spec.scratch.as_os_str());
+        Some(Scratch::make(&path, &spec.identity)?)
+    } else {
+        None
+    };
+    let guard = Guard::new(&spec.protections, &spec.mounts)?;
+    let backend = provider::enclose(plane, spec)?;
+    // A file that was replaced while the walls went up would lie bare behind them.
+    if let Some(problem) = guard.as_ref().and_then(Guard::look) {
+        return Err(problem);
+    }
+    Ok((scratch, guard, backend))
+}
+
+fn take_down(
+    standing: Option<Arc<Standing>>,
+    reason: &str,
+    subject: &Subject,
+) -> Result<EndedBy, Problem> {
+    let Some(standing) = standing else {
+        return Ok(EndedBy::Itself);
+    };
+    let by = standing.backend.end();
+    standing.place.plane.record(
+        subject,
+        event_type::ISOLATION_ENDED,
+        Severity::Debug,
+        json!({"enclosure_id": standing.place.id, "reason": reason, "ended_by": by}),
+    )?;
+    Ok(by)
+}
+
+fn isolation(spec: &EnclosureSpec, requested: IsolationLevel) -> Isolation {
+    Isolation {
+        requested,
+        effective: IsolationLevel {
+            provider: Some(spec.provider),
+            network: spec.network,
+        },
+        enforced_by: spec.enforced_by.clone(),
+        gaps: spec.gaps.clone(),
+        uid: spec.identity.uid,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The slot is empty or whole after every statement that changes it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says that a place needs an answer in time.
+pub(crate) fn not_in_time(what: &str) -> Problem {
+    Problem::new(
+        ErrorCode::EnclosureLost,
+        format!("{what} did not end in time"),
+    )
+}

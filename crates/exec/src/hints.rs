@@ -1,0 +1,119 @@
+//! Guesses about why a command failed, from what it wrote and from its walls. They are marked as
+//! guesses, never change a status and are no denials: those come from evidence only.
+
+use cofferdam_core::outcome::Hint;
+use cofferdam_core::spec::{EnclosureSpec, Network, ProviderKind};
+
+/// Most guesses that an outcome carries.
+const MOST: usize = 3;
+
+/// What programs write when something is missing, and what it points to.
+enum Sign {
+    Network,
+    Writing,
+    Reading,
+}
+
+const SIGNS: &[(&str, Sign)] = &[
+    ("could not resolve host", Sign::Network),
+    ("temporary failure in name resolution", Sign::Network),
+    ("name or service not known", Sign::Network),
+    ("eai_again", Sign::Network),
+    ("network is unreachable", Sign::Network),
+    ("enetunreach", Sign::Network),
+    ("failed to lookup address", Sign::Network),
+    ("read-only file system", Sign::Writing),
+    ("erofs", Sign::Writing),
+    ("permission denied", Sign::Reading),
+    ("eacces", Sign::Reading),
+];
+
+/// Guesses from the tail of a failed command's output.
+pub(crate) fn guess(output: &str, spec: &EnclosureSpec) -> Vec<Hint> {
+    if spec.provider == ProviderKind::Direct {
+        return Vec::new();
+    }
+    let mut hints: Vec<Hint> = Vec::new();
+    for line in output.lines().rev().take(200) {
+        let lower = line.to_lowercase();
+        let Some((_, sign)) = SIGNS.iter().find(|(words, _)| lower.contains(words)) else {
+            continue;
+        };
+        let hint = match sign {
+            Sign::Network if spec.network == Network::None => Hint {
+                text: match host_in(line) {
+                    Some(host) => format!("there is no network inside, so {host} is not reached"),
+                    None => "there is no network inside".to_owned(),
+                },
+                allow: Some("--net full".to_owned()),
+            },
+            Sign::Writing => Hint {
+                text: path_in(line).map_or_else(
+                    || "only the workspace and temporary directories can be written".to_owned(),
+                    |path| format!("{path} can be read and not written inside"),
+                ),
+                allow: Some(format!("--rw {}", path_in(line).unwrap_or("PATH"))),
+            },
+            Sign::Reading => match path_in(line) {
+                Some(path) if !path.starts_with(&*spec.workspace.to_text()) => Hint {
+                    text: format!("{path} may be closed inside"),
+                    allow: Some(format!("--ro {path}")),
+                },
+                _ => continue,
+            },
+            Sign::Network => continue,
+        };
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+        if hints.len() == MOST {
+            break;
+        }
+    }
+    hints
+}
+
+/// Finds an absolute path in a message.
+fn path_in(line: &str) -> Option<&str> {
+    line.split(|character: char| character.is_whitespace() || "'\"`(),".contains(character))
+        .map(|word| word.trim_end_matches([':', '.', ';']))
+        .find(|word| word.len() > 1 && word.starts_with('/') && !word.starts_with("//"))
+}
+
+/// Finds a host's name in a message.
+fn host_in(line: &str) -> Option<&str> {
+    line.split(|character: char| character.is_whitespace() || "'\"`(),/".contains(character))
+        .map(|word| word.trim_matches([':', '.', ';']))
+        .find(|word| {
+            let labels: Vec<_> = word.split('.').collect();
+            labels.len() > 1
+                && labels.iter().all(|label| {
+                    !label.is_empty()
+                        && label
+                            .bytes()
+                            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+                })
+                && labels
+                    .last()
+                    .is_some_and(|last| last.bytes().all(|b| b.is_ascii_alphabetic()))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_paths_are_found_in_messages() {
+        assert_eq!(
+            host_in("curl: (6) Could not resolve host: example.com"),
+            Some("example.com")
+        );
+        assert_eq!(host_in("nothing here"), None);
+        assert_eq!(
+            path_in("touch: cannot touch '/usr/x': Read-only file system"),
+            Some("/usr/x")
+        );
+        assert_eq!(path_in("no path"), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! bubblewrap: namespaces and mounts, the keeper as first process inside.
+
+use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::spec::EnclosureSpec;
+use cofferdam_keeper::KeeperClient;
+use cofferdam_sandbox::{BwrapProblem, BwrapStart, bwrap_arguments, message_pair, start_bwrap};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::host::{identity, setup, start_problem};
+use super::keeper::{KeeperBackend, Process};
+use super::scratch::make_cache_stores;
+use crate::backend::Backend;
+use crate::plane::Plane;
+
+/// How long the walls may take to stand; a loaded machine is slow, a hung one must not hang us.
+const STANDING: Duration = Duration::from_secs(20);
+/// Bytes that are read of what bubblewrap complains about.
+const LOG_BYTES: u64 = 16 * 1024;
+
+pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Backend>, Problem> {
+    let Some(program) = spec.program.clone() else {
+        return Err(problem(&BwrapProblem::Missing));
+    };
+    make_cache_stores(&spec.caches, &spec.identity)?;
+    let keeper = plane.keeper()?;
+    let failed = |what: &str, error: std::io::Error| {
+        Problem::new(
+            ErrorCode::Io,
+            format!("cannot make {what} for bubblewrap: {error}"),
+        )
+    };
+    let (ours, theirs) = message_pair().map_err(|error| start_problem(spec.provider, &error))?;
+    let (status, status_writer) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed("a pipe", error.into()))?;
+    let (log, log_writer) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed("a pipe", error.into()))?;
+    let null: OwnedFd = std::fs::File::open("/dev/null")
+        .map_err(|error| failed("/dev/null", error))?
+        .into();
+    let arguments = bwrap_arguments(spec);
+    let other = identity(spec);
+    let child = plane
+        .spawner()?
+        .call(move || {
+            start_bwrap(&BwrapStart {
+                program: &program,
+                arguments: &arguments,
+                keeper: keeper.as_fd(),
+                channel: theirs.as_fd(),
+                status: status_writer.as_fd(),
+                log: log_writer.as_fd(),
+                null: null.as_fd(),
+                identity: other.as_ref(),
+                landlock: None,
+                control_group: None,
+            })
+        })?
+        .map_err(|error| start_problem(spec.provider, &error))?;
+    let client = KeeperClient::new(ours);
+    let process = Process { child, inner: None };
+    // Held until the keeper has answered: dropping it takes everything down again.
+    let mut standing = KeeperBackend::new(spec, process);
+    let greeting = client.begin_hello(&setup(spec), 1).and_then(|supervisors| {
+        if readable(&client, STANDING) {
+            client.finish_hello().map(|_| supervisors)
+        } else {
+            Err(cofferdam_keeper::ClientError::Unexpected {
+                answer: "none in time".to_owned(),
+            })
+        }
+    });
+    match greeting {
+        Ok(supervisors) => {
+            standing.attach(client, supervisors, inner(status));
+            Ok(Box::new(standing))
+        }
+        Err(error) => {
+            drop(client);
+            standing.end();
+            let mut said = String::new();
+            let _ = std::fs::File::from(log)
+                .take(LOG_BYTES)
+                .read_to_string(&mut said);
+            if said.trim().is_empty() {
+                said = format!("the keeper inside did not answer: {error}");
+            }
+            Err(problem(&BwrapProblem::from_output(
+                &said,
+                spec.identity.uid == 0,
+            )))
+        }
+    }
+}
+
+/// Takes a handle on the first process inside from what bubblewrap wrote about it: killing that
+/// one ends the whole namespace at once.
+fn inner(status: OwnedFd) -> Option<OwnedFd> {
+    let mut buffer = [0; 512];
+    // It was written before the keeper was executed, which has answered.
+    let count = rustix::io::read(&status, &mut buffer).ok()?;
+    let line = buffer[..count].split(|byte| *byte == b'\n').next()?;
+    let value: serde_json::Value = serde_json::from_slice(line).ok()?;
+    let pid = i32::try_from(value.get("child-pid")?.as_i64()?).ok()?;
+    let pid = rustix::process::Pid::from_raw(pid)?;
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+fn readable(client: &KeeperClient, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [PollFd::new(client, PollFlags::IN)];
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(ready) => return ready > 0,
+            Err(_) if left.is_zero() => return false,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Tells a refusal of bubblewrap with its code and remedy.
+fn problem(refusal: &BwrapProblem) -> Problem {
+    let code = match refusal {
+        BwrapProblem::Missing => ErrorCode::BwrapMissing,
+        BwrapProblem::UsernsNoCaps { .. } => ErrorCode::UsernsNoCaps,
+        BwrapProblem::ProcMountRefused { .. } => ErrorCode::ProcMountRefused,
+        BwrapProblem::RootWithoutSetfcap { .. } => ErrorCode::RootWithoutSetfcap,
+        BwrapProblem::UsernsExhausted { .. } => ErrorCode::UsernsExhausted,
+        BwrapProblem::Failed { .. } => ErrorCode::BwrapFailed,
+    };
+    let problem = Problem::new(code, refusal.to_string());
+    match refusal.remedy() {
+        Some(remedy) => problem.with_hint(remedy),
+        None => problem.with_hint("cofferdam doctor tells what this host can do"),
+    }
+}

@@ -1,0 +1,92 @@
+//! Direct and Landlock: the keeper runs on the host, a subreaper over everything it starts.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::spec::{EnclosureSpec, ProviderKind};
+use cofferdam_keeper::{KeeperClient, Setup};
+use cofferdam_sandbox::{
+    Identity, Program, Spawn, landlock_plan, message_pair, seccomp_options, setup_mounts, spawn,
+};
+
+use super::keeper::{KeeperBackend, Process};
+use crate::backend::Backend;
+use crate::plane::Plane;
+
+/// The descriptor on which a keeper finds its channel.
+pub(super) const CHANNEL: i32 = 3;
+
+pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Backend>, Problem> {
+    let program = plane.keeper()?;
+    let (ours, theirs) = message_pair().map_err(|error| start_problem(spec.provider, &error))?;
+    let identity = identity(spec);
+    let null: OwnedFd = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(|error| Problem::new(ErrorCode::Io, format!("cannot open /dev/null: {error}")))?
+        .into();
+    let child = plane
+        .spawner()?
+        .call(move || {
+            let mut keeper = Spawn::new(
+                Program::File(program.as_fd()),
+                vec![c"cofferdam-keeper".to_owned(), c"3".to_owned()],
+            );
+            keeper.descriptors = vec![
+                (null.as_fd(), 0),
+                (null.as_fd(), 1),
+                (null.as_fd(), 2),
+                (theirs.as_fd(), CHANNEL),
+            ];
+            keeper.identity = identity;
+            keeper.new_session = true;
+            keeper.no_new_privileges = true;
+            spawn(&keeper)
+        })?
+        .map_err(|error| start_problem(spec.provider, &error))?;
+    let client = KeeperClient::new(ours);
+    let mut backend = KeeperBackend::new(spec, Process { child, inner: None });
+    let (_, supervisors) = client.hello(&setup(spec), 1).map_err(|error| {
+        Problem::new(
+            ErrorCode::ProviderUnavailable,
+            format!(
+                "the keeper of the {} provider failed: {error}",
+                spec.provider
+            ),
+        )
+    })?;
+    backend.attach(client, supervisors, None);
+    Ok(Box::new(backend))
+}
+
+/// What the keeper does once, before anything runs.
+pub(super) fn setup(spec: &EnclosureSpec) -> Setup {
+    Setup {
+        mounts: setup_mounts(spec),
+        // Direct leaves a command whatever its caller may do.
+        drop_capabilities: spec.provider != ProviderKind::Direct,
+        landlock: landlock_plan(&spec.landlock),
+        seccomp: seccomp_options(&spec.seccomp),
+    }
+}
+
+/// The identity to take on; `None` when it is the caller's own.
+pub(super) fn identity(spec: &EnclosureSpec) -> Option<Identity> {
+    let wanted = &spec.identity;
+    (rustix::process::geteuid().as_raw() != wanted.uid).then(|| Identity {
+        uid: wanted.uid,
+        gid: wanted.gid,
+        groups: wanted.groups.clone(),
+    })
+}
+
+pub(super) fn start_problem(
+    provider: ProviderKind,
+    error: &cofferdam_sandbox::SandboxError,
+) -> Problem {
+    Problem::new(
+        ErrorCode::ProviderUnavailable,
+        format!("cannot start the keeper of the {provider} provider: {error}"),
+    )
+}

@@ -1,0 +1,447 @@
+//! A place with a keeper in it: how the real providers start, signal and end commands.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::limits;
+use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
+use cofferdam_core::spec::{CommandSpec, EnclosureSpec, ProviderKind, ResourceLimits, Variable};
+use cofferdam_keeper::{
+    ChannelError, ClientError, Exited, KeeperClient, SignalTarget, SpawnRequest, SupervisorClient,
+    SupervisorReply,
+};
+use cofferdam_sandbox::{
+    Access, ExitStatus, Limit, PathRule, Resource, SandboxError, Spawned, Step, Swept,
+};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::backend::{Backend, Ended, Exit, Recipient, RunningCommand, Started, Stdio};
+
+/// How long the processes of a place may take to leave before they are killed.
+const LEAVE: Duration = Duration::from_millis(1_000);
+/// Supervisors that wait for the next command, at most.
+const IDLE_SUPERVISORS: usize = 64;
+const SIGKILL: i32 = 9;
+
+/// A place reached through a keeper.
+#[derive(Debug)]
+pub(crate) struct KeeperBackend(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    keeper: Mutex<Option<KeeperClient>>,
+    idle: Mutex<Vec<SupervisorClient>>,
+    /// What the plane started: the keeper itself, or bubblewrap around it.
+    process: Mutex<Option<Process>>,
+    standing: AtomicBool,
+    environment: Vec<Variable>,
+    limits: ResourceLimits,
+    /// Whether Landlock decides about files, so that a terminal needs a rule of its own.
+    terminal_rule: bool,
+    namespace: bool,
+}
+
+/// The processes by which a place is ended.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// The child of ours.
+    pub(crate) child: Spawned,
+    /// The first process inside, where that is another one: killing it ends the namespace.
+    pub(crate) inner: Option<OwnedFd>,
+}
+
+impl KeeperBackend {
+    /// Takes over what was started for a place. Until a keeper is attached, nothing can be started
+    /// in it; dropping it ends everything.
+    pub(crate) fn new(spec: &EnclosureSpec, process: Process) -> Self {
+        Self(Arc::new(Shared {
+            keeper: Mutex::default(),
+            idle: Mutex::default(),
+            process: Mutex::new(Some(process)),
+            standing: AtomicBool::new(true),
+            environment: spec.environment.clone(),
+            limits: spec.limits.clone(),
+            terminal_rule: !spec.landlock.paths.is_empty(),
+            namespace: spec.provider == ProviderKind::Bwrap,
+        }))
+    }
+
+    /// Takes over the keeper that has answered, its first supervisors, and the first process inside
+    /// where that is known.
+    pub(crate) fn attach(
+        &mut self,
+        keeper: KeeperClient,
+        supervisors: Vec<SupervisorClient>,
+        inner: Option<OwnedFd>,
+    ) {
+        *lock(&self.0.keeper) = Some(keeper);
+        *lock(&self.0.idle) = supervisors;
+        if let Some(process) = lock(&self.0.process).as_mut() {
+            process.inner = inner;
+        }
+    }
+}
+
+impl Shared {
+    fn supervisor(&self) -> Result<SupervisorClient, Problem> {
+        if let Some(idle) = lock(&self.idle).pop() {
+            return Ok(idle);
+        }
+        let keeper = lock(&self.keeper);
+        let keeper = keeper.as_ref().ok_or_else(gone)?;
+        let (_, client) = keeper.new_supervisor().map_err(|error| self.lost(&error))?;
+        Ok(client)
+    }
+
+    /// Says that the place is gone, and makes it so.
+    fn lost(&self, error: &ClientError) -> Problem {
+        if matches!(error, ClientError::Channel(ChannelError::Closed)) {
+            self.standing.store(false, Ordering::Release);
+        }
+        Problem::new(
+            ErrorCode::EnclosureLost,
+            format!("the keeper does not answer: {error}"),
+        )
+    }
+
+    fn environment(&self, command: &CommandSpec) -> Vec<Vec<u8>> {
+        let replaced =
+            |name: &Variable| command.environment.iter().any(|own| own.name == name.name);
+        self.environment
+            .iter()
+            .filter(|variable| !replaced(variable))
+            .chain(&command.environment)
+            .map(|variable| {
+                let mut text = variable.name.as_bytes().to_vec();
+                text.push(b'=');
+                text.extend_from_slice(variable.value.as_bytes());
+                text
+            })
+            .collect()
+    }
+}
+
+impl Backend for KeeperBackend {
+    fn start(&self, command: &CommandSpec, stdio: Stdio) -> Result<Started, Problem> {
+        let shared = &self.0;
+        let supervisor = shared.supervisor()?;
+        let mut request = SpawnRequest {
+            argv: command
+                .argv
+                .iter()
+                .map(|word| word.as_bytes().to_vec())
+                .collect(),
+            env: shared.environment(command),
+            cwd: command.cwd.as_bytes().to_vec(),
+            descriptors: vec![0, 1, 2],
+            controlling_terminal: false,
+            limits: merged_limits(&shared.limits, &command.limits),
+            oom_score_adjustment: Some(300),
+            umask: None,
+            extra_paths: Vec::new(),
+            announce: false,
+            linger_milliseconds: 0,
+            sweep_milliseconds: limits::SWEEP_MILLISECONDS as u32,
+        };
+        let refused = |error: ClientError| shared.lost(&error);
+        let master = match stdio {
+            Stdio::Three(ends) => {
+                let lent: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
+                supervisor.spawn(request, &lent).map_err(refused)?;
+                None
+            }
+            Stdio::Terminal(size) => {
+                let keeper = lock(&shared.keeper);
+                let keeper = keeper.as_ref().ok_or_else(gone)?;
+                let terminal = keeper
+                    .open_terminal(size.rows, size.columns)
+                    .map_err(|error| {
+                        Problem::new(
+                            ErrorCode::SpawnFailed,
+                            format!("cannot open a terminal for the command: {error}"),
+                        )
+                    })?;
+                request.controlling_terminal = true;
+                if shared.terminal_rule {
+                    request.extra_paths = vec![PathRule {
+                        path: terminal.name.clone(),
+                        access: Access::Device,
+                    }];
+                }
+                let slave = terminal.slave.as_fd();
+                supervisor
+                    .spawn(request, &[slave, slave, slave])
+                    .map_err(refused)?;
+                Some(terminal.master)
+            }
+        };
+        let program = command
+            .argv
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let command = SupervisedCommand {
+            supervisor: Some(supervisor),
+            shared: Arc::clone(shared),
+            program,
+            cwd: command.cwd.to_string(),
+        };
+        Ok(Started {
+            pid: None,
+            command: Box::new(command),
+            master,
+        })
+    }
+
+    fn end(&self) -> EndedBy {
+        let shared = &self.0;
+        shared.standing.store(false, Ordering::Release);
+        lock(&shared.idle).clear();
+        // Closing the channel is the request to end everything.
+        drop(lock(&shared.keeper).take());
+        let Some(process) = lock(&shared.process).take() else {
+            return EndedBy::Itself;
+        };
+        let gently = wait_for(&process.child, LEAVE);
+        if !gently {
+            if let Some(inner) = &process.inner {
+                let _ = cofferdam_sandbox::signal_pidfd(inner.as_fd(), SIGKILL);
+            }
+            let _ = cofferdam_sandbox::signal_pidfd(process.child.pidfd.as_fd(), SIGKILL);
+            wait_for(&process.child, LEAVE);
+        }
+        if shared.namespace {
+            EndedBy::Namespace
+        } else {
+            EndedBy::Sweep
+        }
+    }
+
+    fn is_standing(&self) -> bool {
+        self.0.standing.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for KeeperBackend {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Waits for a child of ours to end and takes its status; false when it did not in time.
+fn wait_for(child: &Spawned, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [PollFd::new(&child.pidfd, PollFlags::IN)];
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => {
+                // The host program may have reaped it: then there is no status, and it is over.
+                let _ = cofferdam_sandbox::try_wait_pid(child.pid);
+                return true;
+            }
+            Err(_) if left.is_zero() => return false,
+            Err(_) => {}
+        }
+    }
+}
+
+/// A command under its supervisor.
+#[derive(Debug)]
+struct SupervisedCommand {
+    supervisor: Option<SupervisorClient>,
+    shared: Arc<Shared>,
+    program: String,
+    cwd: String,
+}
+
+impl RunningCommand for SupervisedCommand {
+    fn channel(&self) -> BorrowedFd<'_> {
+        match &self.supervisor {
+            Some(supervisor) => supervisor.as_fd(),
+            // Only asked before the end is taken; a descriptor that is never readable otherwise.
+            None => rustix::stdio::stdin(),
+        }
+    }
+
+    fn take_end(&mut self) -> Result<Option<Ended>, Problem> {
+        let Some(supervisor) = &self.supervisor else {
+            return Ok(None);
+        };
+        match supervisor.receive() {
+            Ok(SupervisorReply::Exited(exited)) => {
+                let supervisor = self.supervisor.take();
+                self.conclude(exited, supervisor).map(Some)
+            }
+            Ok(SupervisorReply::Failed(failure)) => {
+                if let Some(supervisor) = self.supervisor.take() {
+                    self.recycle(supervisor);
+                }
+                Err(start_problem(
+                    &SandboxError::from(failure),
+                    &self.program,
+                    &self.cwd,
+                ))
+            }
+            Ok(SupervisorReply::Started { .. } | SupervisorReply::Pong) => Ok(None),
+            Err(error) => {
+                self.supervisor = None;
+                let problem = Problem::new(
+                    ErrorCode::EnclosureLost,
+                    format!("the supervisor of {} vanished: {error}", self.program),
+                )
+                .with_hint("its tree was ended and the enclosure closed");
+                self.shared.standing.store(false, Ordering::Release);
+                Err(problem)
+            }
+        }
+    }
+
+    fn signal(&mut self, _recipient: Recipient, number: i32) {
+        if let Some(supervisor) = &self.supervisor {
+            // A supervisor that has vanished is noticed by its channel.
+            let _ = supervisor.signal(SignalTarget::Tree, number);
+        }
+    }
+
+    fn end_tree(&mut self) {
+        if let Some(supervisor) = &self.supervisor {
+            let _ = supervisor.end_tree();
+        }
+    }
+}
+
+impl SupervisedCommand {
+    fn conclude(
+        &self,
+        exited: Exited,
+        supervisor: Option<SupervisorClient>,
+    ) -> Result<Ended, Problem> {
+        let by = match exited.swept {
+            Swept::NothingLeft => EndedBy::Itself,
+            Swept::Ended => EndedBy::Sweep,
+            Swept::Deadline => {
+                // What a sweep cannot end goes down with the place.
+                self.shared.standing.store(false, Ordering::Release);
+                drop(supervisor);
+                return Err(Problem::new(
+                    ErrorCode::EnclosureLost,
+                    format!("the tree of {} could not be ended in time", self.program),
+                ));
+            }
+        };
+        if let Some(supervisor) = supervisor {
+            self.recycle(supervisor);
+        }
+        let exit = match exited.status {
+            Some(ExitStatus::Code(code)) => Exit::Code(code),
+            Some(ExitStatus::Signal { number, .. }) => Exit::Signal(number as u8),
+            None => {
+                return Err(Problem::new(
+                    ErrorCode::EnclosureLost,
+                    format!("the end of {} was not seen", self.program),
+                ));
+            }
+        };
+        Ok(Ended {
+            exit,
+            usage: Usage {
+                user_ms: exited.usage.user_microseconds / 1000,
+                system_ms: exited.usage.system_microseconds / 1000,
+                max_resident_kib: exited.usage.max_resident_kib,
+            },
+            leftovers: exited
+                .leftovers
+                .into_iter()
+                .map(|one| Leftover {
+                    pid: one.pid,
+                    name: String::from_utf8_lossy(&one.name).into_owned(),
+                })
+                .collect(),
+            by,
+        })
+    }
+
+    fn recycle(&self, supervisor: SupervisorClient) {
+        let mut idle = lock(&self.shared.idle);
+        if self.shared.standing.load(Ordering::Acquire) && idle.len() < IDLE_SUPERVISORS {
+            idle.push(supervisor);
+        }
+    }
+}
+
+fn gone() -> Problem {
+    Problem::new(ErrorCode::EnclosureLost, "the enclosure was taken down")
+}
+
+/// Names why a command did not start.
+fn start_problem(error: &SandboxError, program: &str, cwd: &str) -> Problem {
+    let not_found = error.errno == libc_enoent() || error.errno == libc_enotdir();
+    match error.step {
+        Step::Execute if not_found => {
+            Problem::new(ErrorCode::NotFound, format!("{program}: not found inside"))
+                .with_hint("look at what is there with: cofferdam policy explain")
+        }
+        Step::Execute => Problem::new(
+            ErrorCode::NotExecutable,
+            format!("{program}: cannot be executed: {error}"),
+        ),
+        Step::Directory if not_found => Problem::new(
+            ErrorCode::CwdMissing,
+            format!("{cwd}: no such directory inside"),
+        ),
+        _ => Problem::new(ErrorCode::SpawnFailed, format!("{program}: {error}")),
+    }
+}
+
+const fn libc_enoent() -> i32 {
+    rustix::io::Errno::NOENT.raw_os_error()
+}
+
+const fn libc_enotdir() -> i32 {
+    rustix::io::Errno::NOTDIR.raw_os_error()
+}
+
+/// Makes resource limits of the process from those of the enclosure and of the command; the
+/// smaller of two holds.
+fn merged_limits(place: &ResourceLimits, command: &ResourceLimits) -> Vec<Limit> {
+    let smaller = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    [
+        (
+            Resource::AddressSpace,
+            smaller(place.memory_bytes, command.memory_bytes),
+        ),
+        (Resource::Processes, smaller(place.tasks, command.tasks)),
+        (
+            Resource::Cpu,
+            smaller(place.cpu_seconds, command.cpu_seconds),
+        ),
+        (
+            Resource::OpenFiles,
+            smaller(place.open_files, command.open_files),
+        ),
+        (
+            Resource::FileSize,
+            smaller(place.file_bytes, command.file_bytes),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(resource, value)| value.map(|value| Limit { resource, value }))
+    .collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each value is whole after every statement that changes it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

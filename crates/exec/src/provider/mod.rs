@@ -1,0 +1,54 @@
+//! The providers: who puts the walls up, and by which hand the keeper inside is reached.
+
+mod bwrap;
+mod host;
+mod keeper;
+pub(crate) mod memory;
+mod scratch;
+
+use std::os::fd::OwnedFd;
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::spec::{EnclosureSpec, ProviderKind};
+
+use crate::backend::Backend;
+use crate::plane::Plane;
+pub(crate) use scratch::{Scratch, needs_scratch};
+
+/// The keeper, as built for this target.
+static KEEPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-keeper"));
+
+/// Puts the walls of a spec up.
+///
+/// # Errors
+///
+/// The provider's typed reason; nothing of the place is left then.
+pub(crate) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Backend>, Problem> {
+    match spec.provider {
+        ProviderKind::Direct | ProviderKind::Landlock => host::enclose(plane, spec),
+        ProviderKind::Bwrap => bwrap::enclose(plane, spec),
+        ProviderKind::Memory => match plane.script() {
+            Some(script) => Ok(Box::new(memory::MemoryBackend::new(script.clone()))),
+            None => Err(Problem::new(
+                ErrorCode::ProviderUnavailable,
+                "the memory provider needs a script, which only an embedding program gives",
+            )),
+        },
+        ProviderKind::Container | ProviderKind::Microvm => Err(Problem::new(
+            ErrorCode::ProviderUnavailable,
+            format!("this version has no {} provider", spec.provider),
+        )
+        .with_hint("use bwrap or landlock")),
+    }
+}
+
+/// Puts the keeper into memory that nobody can change.
+pub(crate) fn keeper_program() -> Result<OwnedFd, Problem> {
+    cofferdam_sandbox::sealed_program("cofferdam-keeper", KEEPER).map_err(|error| {
+        Problem::new(
+            ErrorCode::ProviderUnavailable,
+            format!("cannot hold the keeper: {error}"),
+        )
+        .with_hint("sysctl vm.memfd_noexec must not be 2")
+    })
+}

@@ -1,0 +1,278 @@
+//! The life of one command: intent, start, the loop, the end, the outcome.
+
+mod collect;
+mod outcome;
+mod pump;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::event::{Severity, Subject, event_type};
+use cofferdam_core::id::CommandId;
+use cofferdam_core::outcome::{CommandOutcome, Isolation};
+use cofferdam_core::spec::CommandSpec;
+use rustix::pipe::{PipeFlags, pipe_with};
+use serde_json::json;
+
+use crate::backend::{Backend, Stdio};
+use crate::control::{Control, TerminalSize};
+use crate::enclosure::Place;
+use crate::output::OutputSink;
+use crate::plane::Plane;
+use crate::protect;
+use outcome::Facts;
+pub(crate) use outcome::Told;
+use pump::{Ends, Pump, Pumped, Stop, TimeLimits};
+
+/// One command to run in an enclosure.
+pub struct Run<'a> {
+    /// What is started.
+    pub command: CommandSpec,
+    /// On whose behalf.
+    pub subject: Subject,
+    /// Where its streams go.
+    pub io: CommandIo<'a>,
+    /// By what others reach into it.
+    pub control: Control,
+    /// Whether a longer time limit was asked for than there is.
+    pub timeout_clamped: bool,
+}
+
+impl std::fmt::Debug for Run<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Run")
+            .field("command", &self.command)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the streams of a command come from and go to.
+pub enum CommandIo<'a> {
+    /// Output is only collected; standard input is these bytes, or empty.
+    Capture {
+        /// What standard input gives before its end.
+        input: Option<Vec<u8>>,
+    },
+    /// Output is collected and passed on as it comes.
+    Stream {
+        /// Where standard input comes from; empty without one.
+        input: Option<OwnedFd>,
+        /// Where output goes.
+        sink: &'a mut dyn OutputSink,
+    },
+    /// The command has a terminal of its own, through which everything goes.
+    Terminal {
+        /// Where keys come from.
+        input: OwnedFd,
+        /// How large it is at the start.
+        size: TerminalSize,
+        /// Where the screen goes.
+        sink: &'a mut dyn OutputSink,
+    },
+}
+
+impl std::fmt::Debug for CommandIo<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Capture { .. } => "Capture",
+            Self::Stream { .. } => "Stream",
+            Self::Terminal { .. } => "Terminal",
+        })
+    }
+}
+
+/// Runs a command to its end, and tells the journal before and after.
+pub(crate) fn run(place: &Place, backend: &dyn Backend, run: Run<'_>) -> CommandOutcome {
+    let plane = &place.plane;
+    let ambient = plane.ambient();
+    let began = ambient.monotonic();
+    let (milliseconds, random) = ambient.id_parts();
+    let command_id = CommandId::new(milliseconds, random);
+    let Run {
+        command,
+        subject,
+        io,
+        control,
+        timeout_clamped,
+    } = run;
+    let mut facts = Facts::new(place, &command, &command_id, timeout_clamped);
+
+    if control.is_cancelled() {
+        facts.stop = Some(Stop::Cancelled);
+        return conclude(place, &subject, facts, began);
+    }
+    if let Some(problem) = place.guard().and_then(|guard| guard.look()) {
+        facts.stop = Some(Stop::Lost(problem));
+        return conclude(place, &subject, facts, began);
+    }
+    let snapshot = match protect::take(&place.spec.protections) {
+        Ok(snapshot) => snapshot,
+        Err((path, error)) => {
+            let problem = Problem::new(
+                ErrorCode::Io,
+                format!("cannot remember what stands at the protected name {path}: {error}"),
+            );
+            facts.stop = Some(Stop::Lost(problem));
+            return conclude(place, &subject, facts, began);
+        }
+    };
+    let intent = plane.record(
+        &subject,
+        event_type::EXEC_INTENDED,
+        Severity::Info,
+        json!({
+            "command_id": command_id,
+            "argv": command.argv,
+            "cwd": command.cwd,
+            "enclosure_id": place.id,
+            "spec_hash": place.hash,
+            "timeout_ms": command.timeout_ms,
+            "lease": plane.lease(),
+            "protected": snapshot,
+        }),
+    );
+    match intent {
+        Ok(pos) => facts.intent = Some(pos),
+        Err(problem) => {
+            // Nothing happens that the journal does not know of.
+            facts.stop = Some(Stop::Lost(problem));
+            return conclude(place, &subject, facts, began);
+        }
+    }
+    let pumped = start_and_pump(place, backend, &command, &subject, io, &control, &mut facts);
+    match pumped {
+        Ok(Pumped { ended, stop }) => {
+            facts.ended = ended;
+            facts.stop = stop;
+        }
+        Err(problem) => facts.stop = Some(Stop::Lost(problem)),
+    }
+    facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
+    conclude(place, &subject, facts, began)
+}
+
+/// Tells of a command whose enclosure could not be put up again.
+pub(crate) fn never_ran(
+    plane: &Plane,
+    isolation: Isolation,
+    run: Run<'_>,
+    problem: Problem,
+) -> CommandOutcome {
+    let (milliseconds, random) = plane.ambient().id_parts();
+    let command_id = CommandId::new(milliseconds, random);
+    let mut outcome = outcome::refused(command_id, isolation, &run.command, problem);
+    if let Err(problem) = plane.record_all(&run.subject, Vec::new(), &outcome) {
+        outcome.error.get_or_insert(problem);
+    }
+    outcome
+}
+
+fn start_and_pump(
+    place: &Place,
+    backend: &dyn Backend,
+    command: &CommandSpec,
+    subject: &Subject,
+    io: CommandIo<'_>,
+    control: &Control,
+    facts: &mut Facts<'_>,
+) -> Result<Pumped, Problem> {
+    let (stdio, mut ends, sink) = streams(io).map_err(|error| {
+        Problem::new(
+            ErrorCode::SpawnFailed,
+            format!("cannot make the command's streams: {error}"),
+        )
+    })?;
+    let mut started = backend.start(command, stdio)?;
+    if let Some(master) = started.master.take() {
+        attach_terminal(&mut ends, master)?;
+    }
+    let plane = &place.plane;
+    let command_id = facts.command_id.clone();
+    let mut announce = || {
+        let data = json!({"command_id": command_id, "pid": started.pid});
+        // An event that is missed here is made up for by the outcome.
+        let _ = plane.record(subject, event_type::EXEC_STARTED, Severity::Debug, data);
+    };
+    let pump = Pump {
+        ambient: plane.ambient(),
+        control,
+        guard: place.guard(),
+        limits: TimeLimits {
+            wall: command.timeout_ms.map(Duration::from_millis),
+            idle: command.idle_timeout_ms.map(Duration::from_millis),
+        },
+        spill: plane.data_dir(),
+        sink,
+        collection: &mut facts.collection,
+        announce: &mut announce,
+    };
+    Ok(pump.run(started.command.as_mut(), ends))
+}
+
+type Streams<'a> = (Stdio, Ends, Option<&'a mut dyn OutputSink>);
+
+fn streams(io: CommandIo<'_>) -> std::io::Result<Streams<'_>> {
+    let mut ends = Ends::default();
+    let (input, sink) = match io {
+        CommandIo::Terminal { input, size, sink } => {
+            ends.terminal = true;
+            ends.source = Some(input);
+            return Ok((Stdio::Terminal(size), ends, Some(sink)));
+        }
+        CommandIo::Capture { input: None } => (None, None),
+        CommandIo::Capture { input: Some(bytes) } => {
+            ends.pending = bytes;
+            (Some(None), None)
+        }
+        CommandIo::Stream { input, sink } => (input.map(Some), Some(sink)),
+    };
+    let stdin = match input {
+        None => pump::null_input()?,
+        Some(source) => {
+            let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+            pump::set_nonblocking(&writer)?;
+            ends.source = source;
+            // Without anything to come the pipe is at its end at once.
+            ends.stdin = (!ends.pending.is_empty() || ends.source.is_some()).then_some(writer);
+            reader
+        }
+    };
+    let (stdout, stdout_writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr, stderr_writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    pump::set_nonblocking(&stdout)?;
+    pump::set_nonblocking(&stderr)?;
+    ends.stdout = Some(stdout);
+    ends.stderr = Some(stderr);
+    Ok((
+        Stdio::Three([stdin, stdout_writer, stderr_writer]),
+        ends,
+        sink,
+    ))
+}
+
+fn attach_terminal(ends: &mut Ends, master: OwnedFd) -> Result<(), Problem> {
+    let failed = |error: std::io::Error| {
+        Problem::new(
+            ErrorCode::SpawnFailed,
+            format!("cannot use the command's terminal: {error}"),
+        )
+    };
+    pump::set_nonblocking(&master).map_err(failed)?;
+    ends.stdin = Some(master.try_clone().map_err(failed)?);
+    ends.stdout = Some(master);
+    Ok(())
+}
+
+/// Writes the outcome down, then gives it.
+fn conclude(place: &Place, subject: &Subject, facts: Facts<'_>, began: Duration) -> CommandOutcome {
+    let plane = &place.plane;
+    let elapsed = plane.ambient().monotonic().saturating_sub(began);
+    let (mut outcome, events) = facts.finish(elapsed);
+    if let Err(problem) = plane.record_all(subject, events, &outcome) {
+        // The effect happened and the journal does not hold it: said, never passed over.
+        outcome.error.get_or_insert(problem);
+    }
+    outcome
+}

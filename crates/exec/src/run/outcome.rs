@@ -1,0 +1,298 @@
+//! From what was seen to the outcome that is told.
+
+use std::time::Duration;
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::event::{Severity, event_type};
+use cofferdam_core::id::CommandId;
+use cofferdam_core::outcome::{
+    CommandOutcome, Denial, DenialSource, Isolation, OutputReference, Status, StreamEncoding,
+    Usage, signal_name,
+};
+use cofferdam_core::spec::CommandSpec;
+use serde_json::{Value, json};
+
+use super::collect::Collection;
+use super::pump::Stop;
+use crate::backend::{Ended, Exit};
+use crate::enclosure::Place;
+use crate::hints;
+use crate::output::{Collected, text_tail};
+use crate::protect::{Change, undone};
+
+/// One event that goes with an outcome.
+pub(crate) struct Told {
+    pub(crate) kind: &'static str,
+    pub(crate) severity: Severity,
+    pub(crate) data: Value,
+}
+
+/// Everything that was seen of a command.
+pub(super) struct Facts<'a> {
+    place: &'a Place,
+    command: &'a CommandSpec,
+    pub(super) command_id: CommandId,
+    pub(super) intent: Option<u64>,
+    pub(super) collection: Collection,
+    pub(super) ended: Option<Ended>,
+    pub(super) stop: Option<Stop>,
+    pub(super) changes: Vec<Change>,
+    clamped: bool,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(
+        place: &'a Place,
+        command: &'a CommandSpec,
+        command_id: &CommandId,
+        clamped: bool,
+    ) -> Self {
+        Self {
+            place,
+            command,
+            command_id: command_id.clone(),
+            intent: None,
+            collection: Collection::new(place.output_limit),
+            ended: None,
+            stop: None,
+            changes: Vec::new(),
+            clamped,
+        }
+    }
+
+    /// Makes the outcome, and the events that go before it.
+    pub(super) fn finish(mut self, elapsed: Duration) -> (CommandOutcome, Vec<Told>) {
+        let (status, mut error) = self.status();
+        let whole = |one: &Collected| one.total() == one.tail().len() as u64;
+        let out_whole = whole(&self.collection.stdout);
+        let err_whole = whole(&self.collection.stderr);
+        let (stdout, stdout_encoding, out_cut) =
+            text_tail(self.collection.stdout.tail(), out_whole);
+        let (stderr, stderr_encoding, err_cut) =
+            text_tail(self.collection.stderr.tail(), err_whole);
+        let (arrival, arrival_whole) = self.collection.arrival();
+        let (output, _, cut) = text_tail(arrival, arrival_whole);
+        let exit = self.ended.as_ref().map(|ended| ended.exit);
+        let hints = if status == Status::Failed {
+            hints::guess(&output, &self.place.spec)
+        } else {
+            Vec::new()
+        };
+        let (denials, mut events) = self.denials();
+        for (change, _) in denials
+            .iter()
+            .zip(&self.changes)
+            .filter(|(_, one)| !one.undone)
+        {
+            error.get_or_insert_with(|| {
+                Problem::new(
+                    ErrorCode::Io,
+                    format!(
+                        "{} was changed by the command and could not be put back",
+                        change.subject
+                    ),
+                )
+                .with_hint("look at it before any tool of the host does")
+            });
+        }
+        let stdout_full = self.reference(true, out_cut);
+        let stderr_full = self.reference(false, err_cut);
+        if let Some(failure) = self.collection.failure.take() {
+            error.get_or_insert_with(|| spill_problem(&failure));
+        }
+        let ended = self.ended.take();
+        let outcome = CommandOutcome {
+            command_id: self.command_id.clone(),
+            success: status == Status::Completed,
+            status,
+            output,
+            stdout,
+            stderr,
+            stdout_encoding,
+            stderr_encoding,
+            return_code: match exit {
+                Some(Exit::Code(code)) => Some(code),
+                _ => None,
+            },
+            signal: match exit {
+                Some(Exit::Signal(number)) => Some(signal_name(number)),
+                _ => None,
+            },
+            truncated: out_cut || err_cut || cut,
+            elapsed_ms: elapsed.as_millis() as u64,
+            isolation: self.place.isolation.clone(),
+            denials,
+            hints,
+            stdout_full,
+            stderr_full,
+            leftovers: ended
+                .as_ref()
+                .map(|one| one.leftovers.clone())
+                .unwrap_or_default(),
+            ended_by: ended.as_ref().map(|one| one.by),
+            usage: ended.map(|one| one.usage).unwrap_or_default(),
+            timeout_ms: self.command.timeout_ms,
+            timeout_clamped: self.clamped,
+            undone: undone(&self.changes),
+            error,
+        };
+        events.extend(self.intent.is_some().then(|| Told {
+            kind: event_type::USAGE_RECORDED,
+            severity: Severity::Debug,
+            data: json!({
+                "command_id": outcome.command_id,
+                "wall_ms": outcome.elapsed_ms,
+                "user_ms": outcome.usage.user_ms,
+                "system_ms": outcome.usage.system_ms,
+                "bytes": outcome.stdout_full.bytes + outcome.stderr_full.bytes,
+            }),
+        }));
+        (outcome, events)
+    }
+
+    fn status(&self) -> (Status, Option<Problem>) {
+        match (&self.stop, self.ended.as_ref().map(|ended| ended.exit)) {
+            (Some(Stop::Cancelled), _) => {
+                let problem = self
+                    .ended
+                    .is_none()
+                    .then(|| Problem::new(ErrorCode::Cancelled, "cancelled before it started"));
+                (Status::Cancelled, problem)
+            }
+            (Some(Stop::Timeout | Stop::Idle), _) => (Status::Timeout, None),
+            (Some(Stop::Lost(problem)), _) => (Status::Error, Some(problem.clone())),
+            (_, Some(Exit::Code(0))) => (Status::Completed, None),
+            (_, Some(Exit::Code(_) | Exit::Signal(_))) => (Status::Failed, None),
+            (_, None) => {
+                let problem = Problem::new(
+                    ErrorCode::EnclosureLost,
+                    "the command's end was not seen in time; its enclosure was taken down",
+                );
+                (Status::Error, Some(problem))
+            }
+        }
+    }
+
+    fn denials(&self) -> (Vec<Denial>, Vec<Told>) {
+        let mut denials = Vec::with_capacity(self.changes.len());
+        let mut events = Vec::with_capacity(self.changes.len());
+        for change in &self.changes {
+            let denial = Denial {
+                source: DenialSource::Mount,
+                rule: change.rule.clone(),
+                subject: change.path.to_string(),
+                instead: format!(
+                    "leave it to the owner: tools of the host obey it, so it was {} and put back",
+                    change.what.as_str()
+                ),
+                askable: false,
+                will_not_change: false,
+            };
+            events.push(Told {
+                kind: event_type::FILE_UNDONE,
+                severity: Severity::Warning,
+                data: json!({
+                    "command_id": self.command_id,
+                    "path": change.path,
+                    "rule": change.rule,
+                    "what": change.what,
+                    "undone": change.undone,
+                }),
+            });
+            denials.push(denial);
+        }
+        (denials, events)
+    }
+
+    /// Keeps the whole of a stream that is longer than its text.
+    fn reference(&mut self, stdout: bool, cut: bool) -> OutputReference {
+        let collection = &mut self.collection;
+        let stream = if stdout {
+            &mut collection.stdout
+        } else {
+            &mut collection.stderr
+        };
+        let mut reference = OutputReference {
+            bytes: stream.total(),
+            digest: None,
+            dropped: stream.dropped(),
+        };
+        let journal = self.place.plane.journal();
+        let kept = if stream.is_spilled() {
+            stream.take_spill().and_then(|file| {
+                let Some(mut file) = file else {
+                    return Ok(None);
+                };
+                let mut sink = journal.content_sink().map_err(std::io::Error::other)?;
+                std::io::copy(&mut file, &mut sink)?;
+                sink.finish().map(Some).map_err(std::io::Error::other)
+            })
+        } else if cut || std::str::from_utf8(stream.tail()).is_err() {
+            journal
+                .put_content(stream.tail())
+                .map(Some)
+                .map_err(std::io::Error::other)
+        } else {
+            Ok(None)
+        };
+        match kept {
+            Ok(Some(kept)) => reference.digest = Some(kept.content.0),
+            Ok(None) => {}
+            Err(error) => {
+                collection.failure.get_or_insert(error);
+            }
+        }
+        reference
+    }
+}
+
+/// The outcome of a command that never ran.
+pub(super) fn refused(
+    command_id: CommandId,
+    isolation: Isolation,
+    command: &CommandSpec,
+    problem: Problem,
+) -> CommandOutcome {
+    let nothing = || OutputReference {
+        bytes: 0,
+        digest: None,
+        dropped: 0,
+    };
+    CommandOutcome {
+        command_id,
+        success: false,
+        status: Status::Error,
+        output: String::new(),
+        stdout: String::new(),
+        stderr: String::new(),
+        stdout_encoding: StreamEncoding::Utf8,
+        stderr_encoding: StreamEncoding::Utf8,
+        return_code: None,
+        signal: None,
+        truncated: false,
+        elapsed_ms: 0,
+        isolation,
+        denials: Vec::new(),
+        hints: Vec::new(),
+        stdout_full: nothing(),
+        stderr_full: nothing(),
+        leftovers: Vec::new(),
+        ended_by: None,
+        usage: Usage::default(),
+        timeout_ms: command.timeout_ms,
+        timeout_clamped: false,
+        undone: Vec::new(),
+        error: Some(problem),
+    }
+}
+
+fn spill_problem(error: &std::io::Error) -> Problem {
+    let full = error.kind() == std::io::ErrorKind::StorageFull;
+    let code = if full {
+        ErrorCode::StorageExhausted
+    } else {
+        ErrorCode::Io
+    };
+    Problem::new(code, format!("the whole output could not be kept: {error}"))
+        .with_hint("the command itself was not disturbed; free room in the data directory")
+}

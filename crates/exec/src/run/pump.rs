@@ -1,0 +1,425 @@
+//! The one loop: output, input, end, cancellation and time limits in a single `poll`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use cofferdam_core::ambient::Ambient;
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::limits;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::backend::{Ended, Recipient, RunningCommand};
+use crate::control::{Control, Request};
+use crate::guard::Guard;
+use crate::output::{OutputSink, Stream};
+
+use super::collect::Collection;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 * 1024;
+/// How long a command runs before its start is worth an event of its own.
+const STARTED_AFTER: Duration = Duration::from_millis(25);
+const SIGTERM: i32 = 15;
+
+/// Why the plane ended a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stop {
+    Cancelled,
+    Timeout,
+    Idle,
+    /// What holds a protected name is gone, or the place itself.
+    Lost(Problem),
+    /// Standard output of the caller is closed.
+    SinkClosed,
+}
+
+/// What came out of the loop.
+#[derive(Debug)]
+pub(super) struct Pumped {
+    pub(super) ended: Option<Ended>,
+    pub(super) stop: Option<Stop>,
+}
+
+/// Time limits, counted from the start of the command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimeLimits {
+    pub(super) wall: Option<Duration>,
+    pub(super) idle: Option<Duration>,
+}
+
+/// What the loop works on.
+pub(super) struct Pump<'a, 's> {
+    pub(super) ambient: &'a dyn Ambient,
+    pub(super) control: &'a Control,
+    pub(super) guard: Option<&'a Guard>,
+    pub(super) limits: TimeLimits,
+    pub(super) spill: &'a Path,
+    pub(super) sink: Option<&'s mut dyn OutputSink>,
+    pub(super) collection: &'a mut Collection,
+    /// Called once when the command has run for a while.
+    pub(super) announce: &'a mut dyn FnMut(),
+}
+
+/// The plane's ends of the command's streams.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    pub(super) stdout: Option<OwnedFd>,
+    pub(super) stderr: Option<OwnedFd>,
+    /// Where input is written to, and what is still to be written.
+    pub(super) stdin: Option<OwnedFd>,
+    pub(super) pending: Vec<u8>,
+    /// Where more input comes from.
+    pub(super) source: Option<OwnedFd>,
+    /// Whether the streams are one terminal.
+    pub(super) terminal: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Stdout,
+    Stderr,
+    Stdin,
+    Source,
+    Channel,
+    Control,
+    Guard,
+}
+
+struct Progress {
+    started: Duration,
+    last_output: Duration,
+    announced: bool,
+    stop: Option<Stop>,
+    kill_at: Option<Duration>,
+    ended: Option<Ended>,
+    drain_until: Option<Duration>,
+}
+
+impl Pump<'_, '_> {
+    /// Runs until the tree has ended and its output is read.
+    pub(super) fn run(mut self, command: &mut dyn RunningCommand, mut ends: Ends) -> Pumped {
+        let now = self.ambient.monotonic();
+        let mut progress = Progress {
+            started: now,
+            last_output: now,
+            announced: false,
+            stop: None,
+            kill_at: None,
+            ended: None,
+            drain_until: None,
+        };
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            if self.is_over(&progress, &ends) {
+                break;
+            }
+            let ready = self.wait(&progress, command, &ends);
+            for token in ready {
+                self.handle(token, command, &mut ends, &mut progress, &mut buffer);
+            }
+            self.keep_time(command, &mut progress);
+        }
+        Pumped {
+            ended: progress.ended,
+            stop: progress.stop,
+        }
+    }
+
+    fn is_over(&self, progress: &Progress, ends: &Ends) -> bool {
+        let lost = matches!(progress.stop, Some(Stop::Lost(_))) && progress.ended.is_none();
+        let drained = ends.stdout.is_none() && ends.stderr.is_none();
+        match progress.drain_until {
+            Some(until) => drained || self.ambient.monotonic() >= until,
+            None => lost && progress.kill_at.is_none(),
+        }
+    }
+
+    /// Waits for something to do, and tells what it is.
+    fn wait(&self, progress: &Progress, command: &dyn RunningCommand, ends: &Ends) -> Vec<Token> {
+        let mut tokens = Vec::with_capacity(7);
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(7);
+        let mut watch = |token, fd, flags| {
+            tokens.push(token);
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        };
+        if progress.ended.is_none() && !matches!(progress.stop, Some(Stop::Lost(_))) {
+            watch(Token::Channel, command.channel(), PollFlags::IN);
+        }
+        if let Some(stdout) = &ends.stdout {
+            watch(Token::Stdout, stdout.as_fd(), PollFlags::IN);
+        }
+        if let Some(stderr) = &ends.stderr {
+            watch(Token::Stderr, stderr.as_fd(), PollFlags::IN);
+        }
+        match (&ends.stdin, &ends.source) {
+            (Some(stdin), _) if !ends.pending.is_empty() => {
+                watch(Token::Stdin, stdin.as_fd(), PollFlags::OUT);
+            }
+            (Some(_), Some(source)) => watch(Token::Source, source.as_fd(), PollFlags::IN),
+            _ => {}
+        }
+        if let Some(wake) = self.control.wake() {
+            watch(Token::Control, wake, PollFlags::IN);
+        }
+        if let Some(guard) = self.guard {
+            watch(Token::Guard, guard.as_fd(), PollFlags::IN);
+        }
+        let timeout = self.timeout(progress).map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            // Interrupted by a signal of the host program: look again.
+            return Vec::new();
+        }
+        tokens
+            .into_iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(token, _)| token)
+            .collect()
+    }
+
+    fn timeout(&self, progress: &Progress) -> Option<Duration> {
+        let stopping = progress.stop.is_some();
+        let limits = self.limits;
+        [
+            limits
+                .wall
+                .filter(|_| !stopping)
+                .map(|wall| progress.started + wall),
+            limits
+                .idle
+                .filter(|_| !stopping)
+                .map(|idle| progress.last_output + idle),
+            progress.kill_at,
+            progress.drain_until,
+            (!progress.announced).then_some(progress.started + STARTED_AFTER),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(|at| at.saturating_sub(self.ambient.monotonic()))
+    }
+
+    fn handle(
+        &mut self,
+        token: Token,
+        command: &mut dyn RunningCommand,
+        ends: &mut Ends,
+        progress: &mut Progress,
+        buffer: &mut [u8],
+    ) {
+        match token {
+            Token::Stdout | Token::Stderr => {
+                self.take_output(token, command, ends, progress, buffer);
+            }
+            Token::Stdin => write_pending(ends),
+            Token::Source => read_source(ends, buffer),
+            Token::Channel => self.take_end(command, ends, progress),
+            Token::Control => self.take_requests(command, ends, progress),
+            Token::Guard => {
+                if let Some(problem) = self.guard.and_then(Guard::look) {
+                    self.lose(command, progress, problem);
+                }
+            }
+        }
+    }
+
+    fn take_output(
+        &mut self,
+        token: Token,
+        command: &mut dyn RunningCommand,
+        ends: &mut Ends,
+        progress: &mut Progress,
+        buffer: &mut [u8],
+    ) {
+        let (end, stream) = if token == Token::Stdout {
+            (&mut ends.stdout, Stream::Stdout)
+        } else {
+            (&mut ends.stderr, Stream::Stderr)
+        };
+        let Some(fd) = end else { return };
+        match rustix::io::read(&*fd, &mut *buffer) {
+            Ok(0) => *end = None,
+            Ok(count) => {
+                progress.last_output = self.ambient.monotonic();
+                let bytes = &buffer[..count];
+                self.collection.push(stream, bytes, self.spill);
+                let passed = self
+                    .sink
+                    .as_mut()
+                    .map_or(Ok(()), |sink| sink.write(stream, bytes));
+                if passed.is_err() {
+                    // As with a closed pipe: the command learns it by SIGPIPE at its next write.
+                    *end = None;
+                    if ends.terminal {
+                        progress.stop.get_or_insert(Stop::SinkClosed);
+                        command.end_tree();
+                    }
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // EIO is how the master of a terminal says that nobody holds the other end.
+            Err(_) => *end = None,
+        }
+    }
+
+    fn take_end(
+        &mut self,
+        command: &mut dyn RunningCommand,
+        ends: &mut Ends,
+        progress: &mut Progress,
+    ) {
+        match command.take_end() {
+            Ok(None) => {}
+            Ok(Some(ended)) => {
+                progress.ended = Some(ended);
+                progress.kill_at = None;
+                // Whoever still holds a pipe is no part of the tree any more.
+                progress.drain_until = Some(
+                    self.ambient.monotonic() + Duration::from_millis(limits::DRAIN_MILLISECONDS),
+                );
+                ends.stdin = None;
+                ends.source = None;
+            }
+            Err(problem) => self.lose(command, progress, problem),
+        }
+    }
+
+    fn lose(&self, command: &mut dyn RunningCommand, progress: &mut Progress, problem: Problem) {
+        command.end_tree();
+        let watcher_lives = problem.code != ErrorCode::EnclosureLost || self.guard_tripped();
+        progress.stop = Some(Stop::Lost(problem));
+        progress.kill_at = None;
+        progress.drain_until = Some(
+            self.ambient.monotonic()
+                + Duration::from_millis(if watcher_lives {
+                    limits::SWEEP_MILLISECONDS
+                } else {
+                    1
+                }),
+        );
+    }
+
+    fn guard_tripped(&self) -> bool {
+        self.guard.is_some_and(Guard::is_tripped)
+    }
+
+    fn take_requests(
+        &self,
+        command: &mut dyn RunningCommand,
+        ends: &Ends,
+        progress: &mut Progress,
+    ) {
+        for request in self.control.take() {
+            match request {
+                Request::Cancel => {
+                    if progress.stop.is_none() {
+                        progress.stop = Some(Stop::Cancelled);
+                    }
+                    command.end_tree();
+                }
+                Request::Signal(number) => command.signal(Recipient::Leader, number),
+                Request::Resize(size) => {
+                    if let (true, Some(master)) = (ends.terminal, &ends.stdout) {
+                        let size = rustix::termios::Winsize {
+                            ws_row: size.rows,
+                            ws_col: size.columns,
+                            ws_xpixel: 0,
+                            ws_ypixel: 0,
+                        };
+                        let _ = rustix::termios::tcsetwinsize(master, size);
+                    }
+                }
+            }
+        }
+    }
+
+    fn keep_time(&mut self, command: &mut dyn RunningCommand, progress: &mut Progress) {
+        let now = self.ambient.monotonic();
+        if progress.ended.is_some() {
+            return;
+        }
+        if !progress.announced && now >= progress.started + STARTED_AFTER {
+            progress.announced = true;
+            (self.announce)();
+        }
+        if progress.stop.is_none() {
+            let over = |limit: Option<Duration>, since: Duration| {
+                limit.is_some_and(|limit| now >= since + limit)
+            };
+            let stop = if over(self.limits.wall, progress.started) {
+                Some(Stop::Timeout)
+            } else if over(self.limits.idle, progress.last_output) {
+                Some(Stop::Idle)
+            } else {
+                None
+            };
+            if stop.is_some() {
+                progress.stop = stop;
+                command.signal(Recipient::Tree, SIGTERM);
+                progress.kill_at = Some(now + Duration::from_millis(limits::GRACE_MILLISECONDS));
+            }
+        }
+        if progress.kill_at.is_some_and(|at| now >= at) {
+            progress.kill_at = None;
+            command.end_tree();
+        }
+    }
+}
+
+/// Writes as much of the pending input as goes without waiting.
+fn write_pending(ends: &mut Ends) {
+    let Some(stdin) = &ends.stdin else { return };
+    match rustix::io::write(stdin, &ends.pending) {
+        Ok(count) => {
+            ends.pending.drain(..count);
+        }
+        Err(Errno::AGAIN | Errno::INTR) => return,
+        Err(_) => {
+            // The command does not read any more; that is its right.
+            ends.stdin = None;
+            ends.source = None;
+            return;
+        }
+    }
+    if ends.pending.is_empty() && ends.source.is_none() && !ends.terminal {
+        ends.stdin = None;
+    }
+}
+
+/// Takes more input from its source.
+fn read_source(ends: &mut Ends, buffer: &mut [u8]) {
+    let Some(source) = &ends.source else { return };
+    match rustix::io::read(source, &mut *buffer) {
+        Ok(0) => {
+            ends.source = None;
+            if !ends.terminal {
+                ends.stdin = None;
+            }
+        }
+        Ok(count) => {
+            ends.pending.extend_from_slice(&buffer[..count]);
+            write_pending(ends);
+        }
+        Err(Errno::AGAIN | Errno::INTR) => {}
+        Err(_) => ends.source = None,
+    }
+}
+
+/// Makes a descriptor return instead of waiting.
+pub(super) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;
+    Ok(())
+}
+
+/// Opens the empty input.
+pub(super) fn null_input() -> io::Result<OwnedFd> {
+    Ok(File::open("/dev/null")?.into())
+}

@@ -1,0 +1,237 @@
+//! What can go wrong with a task's working tree.
+
+use std::path::PathBuf;
+
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::error::{ErrorCode, Problem};
+
+use crate::git::GitError;
+
+/// Says what a workspace operation came to.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// git failed, is missing, or the repository is not one that can be worked with.
+    #[error(transparent)]
+    Git(GitFailure),
+    /// The name of a worker or run cannot be one.
+    #[error("{what} {name:?} cannot be used as a name: {why}")]
+    Name {
+        /// `worker` or `run`.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The branch, or one that stands in its way, exists already.
+    #[error("branch {branch} is taken: {by}")]
+    BranchTaken {
+        /// The branch, without `refs/heads/`.
+        branch: String,
+        /// What holds it.
+        by: String,
+    },
+    /// The directory exists already.
+    #[error("{} exists already", path.display())]
+    DirectoryTaken {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The tree is in use.
+    #[error("the tree of worker {worker} is in use by another task")]
+    Live {
+        /// The worker.
+        worker: String,
+    },
+    /// The tree was made, and is not as it should be.
+    #[error("the new tree at {} is not as it should be: {why}", path.display())]
+    NotAsMade {
+        /// The tree.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// What the task left behind did not pass the check, or could not be read.
+    #[error("what the task left in its repository was rejected: {why}")]
+    HarvestRejected {
+        /// Why.
+        why: String,
+    },
+    /// The target of a merge moved while it was made.
+    #[error("branch {branch} moved meanwhile; nothing was changed")]
+    TargetMoved {
+        /// The branch.
+        branch: String,
+    },
+    /// A checkout has changes that a merge would touch.
+    #[error("the checkout of {branch} at {} has {what}", path.display())]
+    CheckoutDirty {
+        /// The branch.
+        branch: String,
+        /// The checkout.
+        path: PathBuf,
+        /// What it has, in words.
+        what: String,
+        /// Which files.
+        files: Vec<BytePath>,
+    },
+    /// Both sides changed the same lines.
+    #[error("{} file(s) in conflict; nothing was changed", files.len())]
+    MergeConflict {
+        /// Which files.
+        files: Vec<BytePath>,
+    },
+    /// The task changed names that the host's tools execute or obey.
+    #[error("the task changed protected names: {}", list(files))]
+    ProtectedChanged {
+        /// Which.
+        files: Vec<BytePath>,
+    },
+    /// The task is not in a state in which this can be done.
+    #[error("{why}")]
+    State {
+        /// Why not.
+        why: String,
+    },
+    /// The place of the trees cannot be used.
+    #[error("{} cannot hold the trees of tasks: {why}", path.display())]
+    PlaceRefused {
+        /// The place.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A file operation failed.
+    #[error("{step} failed on {}: {source}", path.display())]
+    File {
+        /// What was being done.
+        step: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something that runs inside the walls could not be run.
+    #[error("{0}")]
+    Inside(Problem),
+}
+
+fn list(files: &[BytePath]) -> String {
+    let mut text: Vec<String> = files.iter().take(5).map(ToString::to_string).collect();
+    if files.len() > 5 {
+        text.push(format!("and {} more", files.len() - 5));
+    }
+    text.join(", ")
+}
+
+/// Wraps what git came to.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct GitFailure(pub(crate) GitError);
+
+impl From<GitError> for WorkspaceError {
+    fn from(error: GitError) -> Self {
+        Self::Git(GitFailure(error))
+    }
+}
+
+impl WorkspaceError {
+    pub(crate) fn file(
+        step: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { step, path, source }
+    }
+
+    pub(crate) fn rejected(why: impl Into<String>) -> Self {
+        Self::HarvestRejected { why: why.into() }
+    }
+
+    /// Gives the stable code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Git(GitFailure(error)) => match error {
+                GitError::Unavailable { .. } => ErrorCode::GitUnavailable,
+                GitError::NotARepository { .. } => ErrorCode::NotARepository,
+                GitError::Bare { .. } => ErrorCode::RepoBare,
+                GitError::Unborn { .. } => ErrorCode::RepoUnborn,
+                GitError::RefMoved { .. } => ErrorCode::TargetMoved,
+                GitError::Failed { stderr, .. } if stderr.contains("No space left on device") => {
+                    ErrorCode::StorageExhausted
+                }
+                _ => ErrorCode::GitFailed,
+            },
+            Self::Name { .. } => ErrorCode::InvalidRequest,
+            Self::BranchTaken { .. } => ErrorCode::BranchTaken,
+            Self::DirectoryTaken { .. } => ErrorCode::DirectoryTaken,
+            Self::Live { .. } | Self::State { .. } => ErrorCode::TaskState,
+            Self::NotAsMade { .. } => ErrorCode::GitFailed,
+            Self::HarvestRejected { .. } => ErrorCode::HarvestRejected,
+            Self::TargetMoved { .. } => ErrorCode::TargetMoved,
+            Self::CheckoutDirty { .. } => ErrorCode::CheckoutDirty,
+            Self::MergeConflict { .. } => ErrorCode::MergeConflict,
+            Self::ProtectedChanged { .. } => ErrorCode::Denied,
+            Self::PlaceRefused { .. } => ErrorCode::DataDirRefused,
+            Self::File { source, .. } => match source.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    ErrorCode::StorageExhausted
+                }
+                _ => ErrorCode::Io,
+            },
+            Self::Inside(problem) => problem.code,
+        }
+    }
+
+    /// Says what to do about it, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Git(GitFailure(error)) => match error {
+                GitError::Unavailable { .. } => "install git 2.38 or newer".to_owned(),
+                GitError::NotARepository { .. } => {
+                    "run it in a git repository, or with --isolation session".to_owned()
+                }
+                GitError::Bare { .. } => "run it in a checkout of the repository".to_owned(),
+                GitError::Unborn { .. } => {
+                    "make a first commit: git commit --allow-empty -m \"first\"".to_owned()
+                }
+                GitError::ForeignOwner { path } => format!(
+                    "if you trust it: git config --global --add safe.directory {}",
+                    path.display()
+                ),
+                GitError::Locked { .. } => "try again when it is done".to_owned(),
+                _ => return None,
+            },
+            Self::BranchTaken { .. } => "give another worker name".to_owned(),
+            Self::DirectoryTaken { .. } => {
+                "it is left as it is; give another worker name".to_owned()
+            }
+            Self::Live { .. } => "wait until that task ends, or give another worker name".to_owned(),
+            Self::HarvestRejected { .. } => {
+                "the tree is kept; look at it where the result says that it lies".to_owned()
+            }
+            Self::TargetMoved { .. } => "run the merge again".to_owned(),
+            Self::CheckoutDirty { .. } => {
+                "commit or stash those changes yourself, then merge again".to_owned()
+            }
+            Self::MergeConflict { .. } => {
+                "merge the task's branch by hand with git merge, or drop the task".to_owned()
+            }
+            Self::ProtectedChanged { .. } => {
+                "look at them in the diff; merge with --allow-protected if they are right".to_owned()
+            }
+            Self::Inside(problem) => return problem.hint.clone(),
+            _ => return None,
+        })
+    }
+}
+
+impl From<WorkspaceError> for Problem {
+    fn from(error: WorkspaceError) -> Self {
+        let problem = Self::new(error.code(), error.to_string());
+        match error.hint() {
+            Some(hint) => problem.with_hint(hint),
+            None => problem,
+        }
+    }
+}

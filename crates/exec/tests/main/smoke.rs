@@ -1,0 +1,187 @@
+//! Enclosures by hand-made specs: direct, Landlock and bubblewrap, warm and cold.
+
+use std::sync::Arc;
+
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::event::Subject;
+use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
+use cofferdam_core::spec::*;
+use cofferdam_exec::{CommandIo, Control, Enclosure, Plane, PlaneOptions, Run};
+use cofferdam_journal::{MemoryJournal, SystemAmbient};
+
+pub(crate) fn plane(data: &std::path::Path) -> Plane {
+    let ambient = Arc::new(SystemAmbient::new());
+    Plane::open(PlaneOptions {
+        data_dir: data.to_owned(),
+        journal: Arc::new(MemoryJournal::new(ambient.clone())),
+        ambient,
+        script: None,
+    })
+    .expect("a plane")
+}
+
+pub(crate) fn spec(provider: ProviderKind, workspace: &std::path::Path) -> EnclosureSpec {
+    let workspace = BytePath::from(workspace);
+    let identity = Identity {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: Vec::new(),
+    };
+    let bind = |path: &str, access| Mount::Bind {
+        source: path.into(),
+        target: path.into(),
+        access,
+        optional: false,
+    };
+    let walls = provider != ProviderKind::Direct;
+    let bwrap = provider == ProviderKind::Bwrap;
+    EnclosureSpec {
+        provider,
+        program: bwrap.then(|| "/usr/bin/bwrap".into()),
+        workspace: workspace.clone(),
+        workspace_source: workspace.clone(),
+        identity,
+        scratch: BytePath::default(),
+        mounts: if bwrap {
+            vec![
+                bind("/", Access::Read),
+                Mount::Proc {
+                    target: "/proc".into(),
+                },
+                Mount::Devices {
+                    target: "/dev".into(),
+                },
+                Mount::Temporary {
+                    target: "/tmp".into(),
+                    mode: 0o1777,
+                },
+                bind(&workspace.to_text(), Access::Write),
+            ]
+        } else {
+            Vec::new()
+        },
+        caches: Vec::new(),
+        network: if walls { Network::None } else { Network::Full },
+        landlock: LandlockSpec {
+            paths: if provider == ProviderKind::Landlock {
+                vec![
+                    PathRule {
+                        path: "/".into(),
+                        access: PathAccess::ReadExecute,
+                    },
+                    PathRule {
+                        path: "/dev/null".into(),
+                        access: PathAccess::Device,
+                    },
+                    PathRule {
+                        path: workspace,
+                        access: PathAccess::Write,
+                    },
+                ]
+            } else {
+                Vec::new()
+            },
+            deny_tcp: false,
+            scope_signals: walls,
+            scope_abstract_sockets: walls,
+        },
+        seccomp: SeccompSpec {
+            enabled: walls,
+            sockets: if bwrap {
+                SocketFamilies::Namespaced
+            } else {
+                SocketFamilies::PairsOnly
+            },
+            nested_sandbox: false,
+            ptrace: false,
+        },
+        protections: Vec::new(),
+        environment: vec![Variable {
+            name: "PATH".into(),
+            value: "/usr/bin:/bin".into(),
+        }],
+        limits: ResourceLimits::default(),
+        enforced_by: Vec::new(),
+        gaps: Vec::new(),
+    }
+}
+
+pub(crate) fn command(workspace: &std::path::Path, words: &[&str]) -> CommandSpec {
+    CommandSpec {
+        argv: words.iter().map(|word| BytePath::from(*word)).collect(),
+        cwd: workspace.into(),
+        environment: Vec::new(),
+        streams: StreamPlan::Pipes,
+        timeout_ms: Some(20_000),
+        idle_timeout_ms: None,
+        limits: ResourceLimits::default(),
+    }
+}
+
+pub(crate) fn capture(enclosure: &Enclosure, command: CommandSpec) -> CommandOutcome {
+    enclosure.run(Run {
+        command,
+        subject: Subject::default(),
+        io: CommandIo::Capture { input: None },
+        control: Control::new(),
+        timeout_clamped: false,
+    })
+}
+
+fn both_streams_and_exit_codes(provider: ProviderKind) {
+    let data = tempfile::tempdir().expect("a directory");
+    let workspace = tempfile::tempdir().expect("a directory");
+    let plane = plane(data.path());
+    let level = IsolationLevel {
+        provider: Some(provider),
+        network: Network::None,
+    };
+    let enclosure = plane
+        .enclose(spec(provider, workspace.path()), level, &Subject::default())
+        .expect("walls");
+    for _ in 0..3 {
+        let outcome = capture(
+            &enclosure,
+            command(
+                workspace.path(),
+                &["sh", "-c", "echo out; echo err >&2; exit 3"],
+            ),
+        );
+        assert_eq!(
+            (outcome.status, outcome.return_code),
+            (Status::Failed, Some(3)),
+            "{outcome:?}"
+        );
+        assert_eq!((&*outcome.stdout, &*outcome.stderr), ("out\n", "err\n"));
+    }
+    let missing = capture(&enclosure, command(workspace.path(), &["/no/such/program"]));
+    assert_eq!(missing.exit_code(), 127, "{missing:?}");
+    let mut slow = command(
+        workspace.path(),
+        &["sh", "-c", "setsid sleep 300 & sleep 300"],
+    );
+    slow.timeout_ms = Some(200);
+    let late = capture(&enclosure, slow);
+    assert_eq!(late.status, Status::Timeout, "{late:?}");
+    assert!(late.elapsed_ms < 2_000, "{late:?}");
+    assert!(capture(&enclosure, command(workspace.path(), &["true"])).success);
+}
+
+#[test]
+fn direct_runs_commands() {
+    both_streams_and_exit_codes(ProviderKind::Direct);
+}
+
+#[test]
+fn landlock_runs_commands() {
+    both_streams_and_exit_codes(ProviderKind::Landlock);
+}
+
+#[test]
+fn bwrap_runs_commands() {
+    if !std::path::Path::new("/usr/bin/bwrap").exists() {
+        println!("skipped: bubblewrap is not installed");
+        return;
+    }
+    both_streams_and_exit_codes(ProviderKind::Bwrap);
+}
