@@ -23,12 +23,14 @@
 
 mod channel;
 mod client;
+mod files;
 mod protocol;
 mod serve;
 mod supervisor;
 
 pub use channel::{ChannelError, INLINE_BYTES, receive, send};
 pub use client::{ClientError, KeeperClient, OpenedTerminal, SupervisorClient};
+pub use files::{FileClient, FileReply, FileRequest};
 pub use protocol::{
     Bytes, Exited, Failure, Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup,
     SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use cofferdam_sandbox::{
-    ExitStatus, LandlockPlan, Leftover, Limit, PathRule, SandboxError, SeccompOptions, SetupMount, Step, Swept,
-    Usage,
+    ExitStatus, LandlockPlan, Leftover, Limit, PathRule, SandboxError, SeccompOptions, SetupMount,
+    Step, Swept, Usage,
 };
 use serde::{Deserialize, Serialize};
 

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::channel::{ChannelError, receive, send};
+use crate::files;
 use crate::protocol::{Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup};
 use crate::supervisor::{self, Walls};
 
@@ -142,10 +143,10 @@ impl Keeper {
                 let pid = self.start_supervisor(&one(given)?)?;
                 plain(KeeperReply::Started { pid })
             }
-            KeeperRequest::NewFileWorker { .. } => Err(SandboxError::new(
-                Step::Prepare,
-                Errno::NOSYS.raw_os_error(),
-            )),
+            KeeperRequest::NewFileWorker { root } => {
+                let pid = self.start_file_worker(&one(given)?, &root)?;
+                plain(KeeperReply::Started { pid })
+            }
             KeeperRequest::EndChild { pid } => {
                 if self.known.contains(&pid) {
                     signal_pid(pid, SIGKILL)?;
@@ -208,21 +209,34 @@ impl Keeper {
     }
 
     fn start_supervisor(&mut self, socket: &OwnedFd) -> Result<i32, SandboxError> {
-        let mut kept = vec![socket.as_fd()];
-        kept.extend(
-            self.walls
-                .ruleset
-                .as_ref()
-                .map(|ruleset| ruleset.fd.as_fd()),
-        );
-        let walls = &self.walls;
-        let pid = fork_and_run(&kept, || supervisor::serve(socket, walls))?;
+        let pid = fork(&self.walls, socket, |walls| {
+            supervisor::serve(socket, walls)
+        })?;
+        self.known.insert(pid);
+        Ok(pid)
+    }
+
+    fn start_file_worker(&mut self, socket: &OwnedFd, root: &[u8]) -> Result<i32, SandboxError> {
+        let pid = fork(&self.walls, socket, |walls| {
+            files::serve(socket, walls, root)
+        })?;
         self.known.insert(pid);
         Ok(pid)
     }
 }
 
 const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
+
+/// A copy of the keeper that holds its channel and the ruleset, and nothing else.
+fn fork(
+    walls: &Walls,
+    socket: &OwnedFd,
+    body: impl FnOnce(&Walls) -> i32,
+) -> Result<i32, SandboxError> {
+    let mut kept = vec![socket.as_fd()];
+    kept.extend(walls.ruleset.as_ref().map(|ruleset| ruleset.fd.as_fd()));
+    fork_and_run(&kept, || body(walls))
+}
 
 enum Go {
     On,

@@ -38,7 +38,10 @@ pub struct BwrapArguments {
 ///
 /// Mounts come in order of depth, so that a parent never hides what was mounted below it.
 pub fn bwrap_arguments(spec: &EnclosureSpec) -> BwrapArguments {
-    let mut made = BwrapArguments { arguments: Vec::new(), contents: Vec::new() };
+    let mut made = BwrapArguments {
+        arguments: Vec::new(),
+        contents: Vec::new(),
+    };
     made.flag(&["--unshare-all", "--unshare-user"]);
     if spec.network == Network::Full {
         made.flag(&["--share-net"]);
@@ -52,8 +55,16 @@ pub fn bwrap_arguments(spec: &EnclosureSpec) -> BwrapArguments {
     }
     let mut mounts: Vec<&Mount> = spec.mounts.iter().collect();
     // What becomes read-only does so when everything below it has its place.
-    mounts.sort_by_key(|mount| (matches!(mount, Mount::ReadOnly { .. }), mount.target().depth()));
-    let read_only = mounts.iter().filter(|mount| matches!(mount, Mount::ReadOnly { .. })).count();
+    mounts.sort_by_key(|mount| {
+        (
+            matches!(mount, Mount::ReadOnly { .. }),
+            mount.target().depth(),
+        )
+    });
+    let read_only = mounts
+        .iter()
+        .filter(|mount| matches!(mount, Mount::ReadOnly { .. }))
+        .count();
     let closing = mounts.split_off(mounts.len() - read_only);
     for mount in &mounts {
         made.mount(mount);
@@ -66,7 +77,11 @@ pub fn bwrap_arguments(spec: &EnclosureSpec) -> BwrapArguments {
     for mount in &closing {
         made.mount(mount);
     }
-    if !mounts.iter().chain(&closing).any(|mount| mount.target().depth() == 0) {
+    if !mounts
+        .iter()
+        .chain(&closing)
+        .any(|mount| mount.target().depth() == 0)
+    {
         // The root that everything was mounted into; what is mounted stays as it is.
         made.one("--remount-ro", b"/");
     }
@@ -75,11 +90,13 @@ pub fn bwrap_arguments(spec: &EnclosureSpec) -> BwrapArguments {
 
 impl BwrapArguments {
     fn flag(&mut self, words: &[&str]) {
-        self.arguments.extend(words.iter().map(|word| word.as_bytes().to_vec()));
+        self.arguments
+            .extend(words.iter().map(|word| word.as_bytes().to_vec()));
     }
 
     fn one(&mut self, word: &str, value: &[u8]) {
-        self.arguments.extend([word.as_bytes().to_vec(), value.to_vec()]);
+        self.arguments
+            .extend([word.as_bytes().to_vec(), value.to_vec()]);
     }
 
     fn pair(&mut self, word: &str, first: &[u8], second: &[u8]) {
@@ -94,7 +111,12 @@ impl BwrapArguments {
     fn mount(&mut self, mount: &Mount) {
         let target = mount.target().as_bytes();
         match mount {
-            Mount::Bind { source, access, optional, .. } => {
+            Mount::Bind {
+                source,
+                access,
+                optional,
+                ..
+            } => {
                 let word = match (access, optional) {
                     (spec::Access::Read, false) => "--ro-bind",
                     (spec::Access::Read, true) => "--ro-bind-try",
@@ -121,13 +143,17 @@ impl BwrapArguments {
             Mount::ReadOnly { .. } => self.one("--remount-ro", target),
             Mount::Proc { .. } => self.one("--proc", target),
             Mount::Devices { .. } => self.one("--dev", target),
-            Mount::Mask { directory: true, .. } => {
+            Mount::Mask {
+                directory: true, ..
+            } => {
                 self.permissions(0o555);
                 self.one("--tmpfs", target);
                 self.one("--remount-ro", target);
             }
             // A bind forbids devices, so opening it is refused; git passes over devices.
-            Mount::Mask { directory: false, .. } => self.pair("--ro-bind", b"/dev/null", target),
+            Mount::Mask {
+                directory: false, ..
+            } => self.pair("--ro-bind", b"/dev/null", target),
         }
     }
 }
@@ -190,7 +216,11 @@ pub fn seccomp_options(spec: &SeccompSpec) -> Option<SeccompOptions> {
 
 impl From<&spec::Identity> for Identity {
     fn from(identity: &spec::Identity) -> Self {
-        Self { uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() }
+        Self {
+            uid: identity.uid,
+            gid: identity.gid,
+            groups: identity.groups.clone(),
+        }
     }
 }
 
@@ -249,7 +279,10 @@ pub fn start_bwrap(start: &BwrapStart<'_>) -> Result<Spawned, SandboxError> {
         format!("/proc/self/fd/{KEEPER}"),
         CHANNEL.to_string(),
     ];
-    let words = words.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
+    let words = words
+        .into_iter()
+        .map(CString::new)
+        .collect::<Result<Vec<_>, _>>();
     let mut spawning = Spawn::new(Program::Paths(vec![program]), words.map_err(invalid)?);
     spawning.descriptors = vec![
         (start.null, 0),
@@ -260,7 +293,9 @@ pub fn start_bwrap(start: &BwrapStart<'_>) -> Result<Spawned, SandboxError> {
         (listing.as_fd(), ARGUMENTS),
         (start.status, STATUS),
     ];
-    spawning.descriptors.extend(contents.iter().map(AsFd::as_fd).zip(FIRST_CONTENT..));
+    spawning
+        .descriptors
+        .extend(contents.iter().map(AsFd::as_fd).zip(FIRST_CONTENT..));
     spawning.identity = start.identity.cloned();
     spawning.new_session = true;
     spawning.landlock = start.landlock;

@@ -18,6 +18,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod beneath;
 #[cfg(feature = "plan")]
 mod bwrap;
 mod capabilities;
@@ -36,6 +37,7 @@ mod terminal;
 mod tree;
 mod wait;
 
+pub use beneath::{Create, Entry, FileKind, Metadata, OpenHow, Root, Temporary};
 #[cfg(feature = "plan")]
 pub use bwrap::{
     BwrapArguments, BwrapStart, bwrap_arguments, landlock_plan, seccomp_options, setup_mounts,

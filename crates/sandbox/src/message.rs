@@ -89,7 +89,8 @@ pub fn receive_message(
     Ok(received.bytes)
 }
 
-/// Takes over the channel that this process was started with. Works once in a process.
+/// Takes over the channel that this process was started with, and closes every other descriptor
+/// above 2. Has to be the first thing that a program does; works once in a process.
 ///
 /// # Errors
 ///
@@ -108,6 +109,7 @@ pub fn take_inherited_channel(number: RawFd) -> Result<OwnedFd, SandboxError> {
     if kind != SocketType::SEQPACKET {
         return Err(SandboxError::new(Step::Descriptors, libc::ENOTSOCK));
     }
+    crate::tree::close_all_but(&[channel]);
     // SAFETY: an open descriptor that the process was started with; nothing else in this process
     // knows its number, and the flag above keeps it from being taken twice.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })

@@ -3,11 +3,11 @@
 use std::ffi::CString;
 
 use rustix::fs::CWD;
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
 };
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SandboxError, Step};
@@ -37,7 +37,12 @@ pub enum SetupMount {
 /// Makes one mount of a set-up; needs CAP_SYS_ADMIN in the namespace.
 pub fn apply_mount(mount: &SetupMount) -> Result<(), SandboxError> {
     match mount {
-        SetupMount::Overlay { lower, upper, work, target } => overlay(lower, upper, work, target),
+        SetupMount::Overlay {
+            lower,
+            upper,
+            work,
+            target,
+        } => overlay(lower, upper, work, target),
         SetupMount::Detach { target } => unmount(c_path(target)?, UnmountFlags::DETACH)
             .map_err(|errno| SandboxError::at(Step::Mount, target, errno.raw_os_error())),
     }
@@ -48,13 +53,23 @@ fn overlay(lower: &[u8], upper: &[u8], work: &[u8], target: &[u8]) -> Result<(),
     for directory in [upper, work] {
         match rustix::fs::mkdir(c_path(directory)?, rustix::fs::Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(SandboxError::at(Step::Mount, directory, errno.raw_os_error())),
+            Err(errno) => {
+                return Err(SandboxError::at(
+                    Step::Mount,
+                    directory,
+                    errno.raw_os_error(),
+                ));
+            }
         }
     }
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
     // The layers' own attributes: the trusted ones are not for user namespaces.
     fsconfig_set_flag(&context, c"userxattr").map_err(failed)?;
-    for (key, path) in [(c"lowerdir", lower), (c"upperdir", upper), (c"workdir", work)] {
+    for (key, path) in [
+        (c"lowerdir", lower),
+        (c"upperdir", upper),
+        (c"workdir", work),
+    ] {
         fsconfig_set_string(&context, key, escape(path)?).map_err(failed)?;
     }
     fsconfig_create(&context).map_err(failed)?;
@@ -86,6 +101,9 @@ mod tests {
 
     #[test]
     fn what_overlayfs_would_take_apart_is_escaped() {
-        assert_eq!(escape(b"/a:b\\c,d").expect("no NUL"), c"/a\\:b\\\\c,d".to_owned());
+        assert_eq!(
+            escape(b"/a:b\\c,d").expect("no NUL"),
+            c"/a\\:b\\\\c,d".to_owned()
+        );
     }
 }

@@ -212,11 +212,18 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
         parent_death_signal: spec.parent_death_signal.unwrap_or(0),
         subreaper: spec.subreaper,
         umask: spec.umask,
+        oom_score_is_left: false,
         failure: None,
     };
     let spawned = clone_and_run(&mut plan)?;
     match plan.failure {
-        None => Ok(spawned),
+        None => {
+            if let (true, Some(score)) = (plan.oom_score_is_left, plan.oom_score) {
+                // The program runs already; when it is gone again its score matters no more.
+                let _ = std::fs::write(format!("/proc/{}/oom_score_adj", spawned.pid), score);
+            }
+            Ok(spawned)
+        }
         Some((step, errno)) => {
             // The child has already left by _exit; this only takes its status away.
             let _ = crate::wait::wait_pid(spawned.pid);

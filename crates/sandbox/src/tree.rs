@@ -283,8 +283,8 @@ pub fn fork_and_run(
     }
 }
 
-/// For a fresh copy of a process that never returns to the owners of what is closed here.
-fn close_all_but(kept: &[BorrowedFd<'_>]) {
+/// For a process that has no other owners of descriptors yet, or never returns to them.
+pub(crate) fn close_all_but(kept: &[BorrowedFd<'_>]) {
     let mut numbers: Vec<u32> = kept
         .iter()
         .map(|fd| fd.as_raw_fd().unsigned_abs())
@@ -301,7 +301,7 @@ fn close_all_but(kept: &[BorrowedFd<'_>]) {
 }
 
 fn close_range(first: u32, last: u32) {
-    // SAFETY: only `fork_and_run` calls this, in a process whose other owners are never met again.
+    // SAFETY: called where no owner of what is closed is ever met again, see `close_all_but`.
     unsafe {
         libc::syscall(libc::SYS_close_range, first, last, 0);
     }
