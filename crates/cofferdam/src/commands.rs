@@ -1,5 +1,11 @@
 //! What each command does.
 
+mod events;
+mod explain;
+mod journal;
+mod policy;
+mod reference;
+
 use cofferdam_core::error::{ErrorCode, Problem};
 
 use crate::arguments::TopCommand;
@@ -7,7 +13,11 @@ use crate::context::Context;
 use crate::failure::Ending;
 
 /// Carries a command out.
-pub(crate) fn dispatch(_context: &Context, command: TopCommand) -> Ending {
-    let _ = command;
-    Err(Problem::new(ErrorCode::Internal, "not wired").into())
+pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
+    match command {
+        TopCommand::Policy(command) => policy::policy(context, *command),
+        TopCommand::Journal(command) => journal::journal(context, command),
+        TopCommand::Events(arguments) => events::events(context, &arguments),
+        _ => Err(Problem::new(ErrorCode::Internal, "not wired").into()),
+    }
 }

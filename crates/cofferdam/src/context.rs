@@ -2,8 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cofferdam_core::ambient::Ambient;
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_journal::{DataDir, Journal, MemoryJournal, SqliteJournal, SystemAmbient};
 
 use crate::arguments::CommonArguments;
 use crate::output::{Format, Output};
@@ -15,6 +18,8 @@ pub(crate) struct Context {
     pub(crate) output: Output,
     /// The environment of this program.
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// The clocks and the randomness of the machine.
+    pub(crate) ambient: Arc<dyn Ambient>,
     data_dir: Option<PathBuf>,
 }
 
@@ -32,6 +37,7 @@ impl Context {
                 Format::Text
             }),
             environment: std::env::vars_os().collect(),
+            ambient: Arc::new(SystemAmbient::new()),
             data_dir: common.data_dir.clone(),
         }
     }
@@ -83,6 +89,18 @@ impl Context {
                 )
                 .with_hint("set COFFERDAM_DATA_DIR or give --data-dir")
             })
+    }
+
+    /// Opens the journal for somebody who only looks; one that nobody has written is empty, and
+    /// stays unmade.
+    pub(crate) fn journal(&self) -> Result<Arc<dyn Journal>, Problem> {
+        let path = self.data_dir()?;
+        if !path.join("journal.db").exists() {
+            return Ok(Arc::new(MemoryJournal::new(Arc::clone(&self.ambient))));
+        }
+        let opened = DataDir::open(path)
+            .and_then(|directory| SqliteJournal::open(&directory, Arc::clone(&self.ambient)));
+        Ok(Arc::new(opened.map_err(|error| error.to_problem())?))
     }
 
     /// Gives the current directory.

@@ -100,8 +100,8 @@ fn timeout(outcome: &CommandOutcome) -> String {
         .timeout_ms
         .is_none_or(|limit| outcome.elapsed_ms < limit);
     let how = match outcome.ended_by {
-        Some(EndedBy::Cgroup) => ", ended by its control group",
-        Some(EndedBy::Namespace) => ", ended with its process namespace",
+        Some(EndedBy::Cgroup) => " by its control group",
+        Some(EndedBy::Namespace) => " with its process namespace",
         _ => "",
     };
     if let Some(error) = &outcome.error {
@@ -200,7 +200,7 @@ mod tests {
             allow: Some("--net full".to_owned()),
         }];
         insta::assert_snapshot!(said(&odd), @r"
-        time limit: ended after 1.0 s, ended with its process namespace
+        time limit: ended after 1.0 s with its process namespace
         fallback: landlock instead of bwrap, 1 gap
         ended 1 process that outlived the command: sleep (7)
         put back: .git/hooks/post-commit
