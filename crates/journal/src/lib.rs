@@ -30,6 +30,7 @@ mod data_dir;
 mod error;
 mod exchange;
 mod journal;
+mod lease;
 mod memory;
 mod platform;
 mod signal;
@@ -43,5 +44,6 @@ pub use journal::{
     Access, Appended, Bodies, ContentReference, ContentSink, Direction, Fault, Head, Journal, Page,
     Query, Retained, Verification, Window,
 };
+pub use lease::{DeadLease, Lease, LeaseRecord, dead_leases, unsettled};
 pub use memory::MemoryJournal;
 pub use sqlite::SqliteJournal;
