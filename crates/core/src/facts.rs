@@ -42,6 +42,47 @@ pub struct HostFacts {
     pub secret_names: Vec<String>,
     /// The workspace and what was found in it.
     pub workspace: WorkspaceFacts,
+    /// The paths that the policy names, as they are on this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathFact>,
+    /// The shell that runs text, by absolute path.
+    #[serde(default = "plain_shell")]
+    pub shell: BytePath,
+}
+
+fn plain_shell() -> BytePath {
+    BytePath::from("/bin/sh")
+}
+
+/// A path that the policy names, as it is on this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathFact {
+    /// As the policy has it: absolute, from `~/`, or relative to the workspace; perhaps a pattern.
+    pub written: BytePath,
+    /// Absolute path, links not followed.
+    pub path: BytePath,
+    /// Where it really is, when that is another path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<BytePath>,
+    /// What stands there.
+    pub kind: PathKind,
+}
+
+/// What stands at a path, links followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PathKind {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A Unix socket.
+    Socket,
+    /// Something else.
+    Other,
 }
 
 /// A user of the host.

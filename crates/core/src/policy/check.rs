@@ -96,12 +96,6 @@ fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
         ));
     }
     if let Some(limits) = &document.limits {
-        if limits.output.is_some() {
-            return Err(unsupported(
-                "limits.output",
-                "use limits.wall or limits.idle",
-            ));
-        }
         if limits.disk.is_some() {
             return Err(unsupported(
                 "limits.disk",

@@ -224,7 +224,7 @@ pub struct LimitDocument {
     /// Time without output until a command is ended, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<Seconds>,
-    /// Bytes of output of one command.
+    /// Bytes of one output stream that are kept; more is counted and dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<ByteSize>,
     /// Bytes written to disk.

@@ -156,6 +156,8 @@ pub struct EffectiveLimits {
     pub wall: Option<Sourced<Seconds>>,
     /// Time without output until a command is ended.
     pub idle: Option<Sourced<Seconds>>,
+    /// Bytes of one output stream that are kept.
+    pub output: Option<Sourced<ByteSize>>,
 }
 
 /// The exceptions in effect.

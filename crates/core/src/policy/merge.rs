@@ -192,6 +192,7 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
         set_limit(&mut policy.limits.cpu, limits.cpu, layer);
         set_limit(&mut policy.limits.wall, limits.wall, layer);
         set_limit(&mut policy.limits.idle, limits.idle, layer);
+        set_limit(&mut policy.limits.output, limits.output, layer);
     }
     if let Some(allow) = &document.allow {
         let own = &mut policy.allow;
@@ -312,6 +313,7 @@ fn hold_ceiling(
                 over("limits.cpu", exceeds(own.cpu, limits.cpu)),
                 over("limits.wall", exceeds(own.wall, limits.wall)),
                 over("limits.idle", exceeds(own.idle, limits.idle)),
+                over("limits.output", exceeds(own.output, limits.output)),
             ]
             .into_iter()
             .flatten()

@@ -175,6 +175,7 @@ pub(super) fn narrow(
         narrower.bound("limits.cpu", &mut own.cpu, limits.cpu);
         narrower.bound("limits.wall", &mut own.wall, limits.wall);
         narrower.bound("limits.idle", &mut own.idle, limits.idle);
+        narrower.bound("limits.output", &mut own.output, limits.output);
     }
     if let Some(allow) = &document.allow {
         let own = &mut policy.allow;

@@ -1,0 +1,306 @@
+//! From a policy to the plan of an enclosure.
+
+use super::choose::choose_provider;
+use super::environment::environment;
+use super::mounts::mounts;
+use super::protect::protections;
+use super::reach::{Reach, Why, reach};
+use super::rules::landlock;
+use super::view::WorkspaceView;
+use crate::bytes::BytePath;
+use crate::error::{ErrorCode, Problem};
+use crate::facts::HostFacts;
+use crate::policy::EffectivePolicy;
+use crate::spec::{
+    EnclosureSpec, Enforce, Gap, LandlockSpec, Mechanism, Mount, Network, ProviderKind,
+    ResourceLimits, SeccompSpec, SocketFamilies,
+};
+
+/// The interface of Landlock from which signals and abstract sockets can be kept inside.
+const SCOPES_SINCE: u32 = 6;
+
+/// Plans an enclosure. `scratch` is a directory that is made for it and removed with it.
+///
+/// # Errors
+///
+/// The wished provider's problem when it does not work here and nothing may take its place,
+/// `unenforceable` for what it cannot hold, `policy_widening` for what the managed layer requires.
+pub fn prepare(
+    policy: &EffectivePolicy,
+    view: &WorkspaceView,
+    facts: &HostFacts,
+    scratch: &BytePath,
+) -> Result<EnclosureSpec, Problem> {
+    let decision = choose_provider(policy, facts)?;
+    let provider = decision.provider;
+    let network = decision.network;
+    let has_mounts = provider == ProviderKind::Bwrap;
+    let view = if has_mounts || provider == ProviderKind::Memory {
+        view.clone()
+    } else {
+        view.in_place()
+    };
+    let reach = reach(policy, &view, facts)?;
+    if provider == ProviderKind::Landlock {
+        refuse_holes(&reach)?;
+    }
+    let protections = protections(policy, &view, facts, provider);
+    let scopes = facts.landlock_abi >= SCOPES_SINCE;
+    let (steps, caches) = match provider {
+        ProviderKind::Bwrap => mounts(policy, &view, facts, &reach, &protections, network),
+        ProviderKind::Landlock | ProviderKind::Direct => {
+            (private_places(provider, facts, scratch), Vec::new())
+        }
+        _ => (Vec::new(), Vec::new()),
+    };
+    let landlock = match provider {
+        ProviderKind::Landlock => landlock(
+            facts,
+            &reach,
+            network,
+            !policy.allow.signal_peers.value,
+            scratch,
+        ),
+        ProviderKind::Bwrap => LandlockSpec {
+            paths: Vec::new(),
+            deny_tcp: false,
+            scope_signals: scopes && !policy.allow.signal_peers.value,
+            scope_abstract_sockets: scopes,
+        },
+        _ => LandlockSpec::default(),
+    };
+    let seccomp = SeccompSpec {
+        enabled: matches!(provider, ProviderKind::Bwrap | ProviderKind::Landlock),
+        sockets: match (provider, network) {
+            (ProviderKind::Landlock, Network::Full) => SocketFamilies::HostPairs,
+            (ProviderKind::Landlock, _) => SocketFamilies::PairsOnly,
+            (ProviderKind::Bwrap, Network::None | Network::Restricted) => {
+                SocketFamilies::Namespaced
+            }
+            _ => SocketFamilies::Host,
+        },
+        nested_sandbox: policy.allow.nested_sandbox.value,
+        ptrace: policy.allow.ptrace.value,
+    };
+    let mut gaps = gaps(policy, facts, &reach, provider, network);
+    if !has_mounts && !protections.is_empty() {
+        gaps.push(gap(
+            "protected_names",
+            "changes of protected names are undone, not prevented",
+        ));
+    }
+    let limits = limits(policy);
+    let enforced_by = mechanisms(
+        provider,
+        network,
+        scopes,
+        protections.iter().any(|one| one.enforce == Enforce::Undo),
+        limits != ResourceLimits::default(),
+    );
+    Ok(EnclosureSpec {
+        provider,
+        program: facts
+            .providers
+            .iter()
+            .find(|one| one.provider == provider)
+            .and_then(|one| one.program.clone()),
+        workspace: view.inside.clone(),
+        workspace_source: view.source.clone(),
+        identity: facts.owner.identity.clone(),
+        scratch: scratch.clone(),
+        mounts: steps,
+        caches,
+        network,
+        landlock,
+        seccomp,
+        protections,
+        environment: environment(policy, &view, facts, &reach, provider, scratch),
+        limits,
+        enforced_by,
+        gaps,
+    })
+}
+
+/// Landlock only adds: what is denied must not lie in what is allowed.
+fn refuse_holes(reach: &Reach) -> Result<(), Problem> {
+    let hole = reach.hidden.iter().find(|hidden| {
+        hidden.why == Why::Denied
+            && reach
+                .grants
+                .iter()
+                .any(|grant| hidden.source.is_within(&grant.source))
+    });
+    match hole {
+        Some(hidden) => Err(Problem::new(
+            ErrorCode::Unenforceable,
+            format!(
+                "landlock cannot hold deny_read: {} lies inside of what is allowed",
+                hidden.source
+            ),
+        )
+        .with_field("deny_read")
+        .with_hint("choose --provider bwrap")),
+        None => Ok(()),
+    }
+}
+
+/// Directories and files below the scratch directory, where there is no mount namespace.
+fn private_places(provider: ProviderKind, facts: &HostFacts, scratch: &BytePath) -> Vec<Mount> {
+    let directory = |name: &str| Mount::Directory {
+        target: scratch.join(name),
+        mode: 0o700,
+    };
+    let mut places = vec![directory("tmp")];
+    if provider == ProviderKind::Landlock {
+        places.push(directory("home"));
+        if let Some(git) = &facts.workspace.git {
+            places.push(Mount::Content {
+                target: scratch.join("gitconfig"),
+                content: BytePath::from(git.portable_config.as_str()),
+            });
+        }
+    }
+    places
+}
+
+fn limits(policy: &EffectivePolicy) -> ResourceLimits {
+    let own = &policy.limits;
+    ResourceLimits {
+        memory_bytes: own.memory.map(|one| one.value.0),
+        tasks: own.tasks.map(|one| one.value),
+        cpu_seconds: own.cpu.map(|one| one.value.get().ceil() as u64),
+        open_files: None,
+        file_bytes: None,
+        output_bytes: own.output.map(|one| one.value.0),
+    }
+}
+
+fn mechanisms(
+    provider: ProviderKind,
+    network: Network,
+    scopes: bool,
+    undoes: bool,
+    limited: bool,
+) -> Vec<Mechanism> {
+    let mut list = match provider {
+        ProviderKind::Bwrap => {
+            let mut list = vec![
+                Mechanism::UserNamespace,
+                Mechanism::MountNamespace,
+                Mechanism::PidNamespace,
+                Mechanism::OtherNamespaces,
+                Mechanism::Seccomp,
+                Mechanism::NoNewPrivileges,
+                Mechanism::Supervisor,
+            ];
+            if network != Network::Full {
+                list.push(Mechanism::NetworkNamespace);
+            }
+            if scopes {
+                list.push(Mechanism::Landlock);
+            }
+            list
+        }
+        ProviderKind::Landlock => vec![
+            Mechanism::Landlock,
+            Mechanism::Seccomp,
+            Mechanism::NoNewPrivileges,
+            Mechanism::Supervisor,
+        ],
+        ProviderKind::Direct => vec![Mechanism::Supervisor],
+        _ => Vec::new(),
+    };
+    if undoes {
+        list.push(Mechanism::SnapshotUndo);
+    }
+    if limited && provider != ProviderKind::Memory {
+        list.push(Mechanism::Rlimit);
+    }
+    list.sort_unstable();
+    list
+}
+
+fn gap(what: &str, why: impl Into<String>) -> Gap {
+    Gap {
+        what: what.to_owned(),
+        why: why.into(),
+    }
+}
+
+fn gaps(
+    policy: &EffectivePolicy,
+    facts: &HostFacts,
+    reach: &Reach,
+    provider: ProviderKind,
+    network: Network,
+) -> Vec<Gap> {
+    let mut list = reach.gaps.clone();
+    match provider {
+        ProviderKind::Direct => {
+            list.push(gap(
+                "no_walls",
+                "direct confines nothing: every file can be reached",
+            ));
+            list.push(gap("network", "the host's network is reachable"));
+        }
+        ProviderKind::Landlock => {
+            list.push(gap(
+                "stat_outside",
+                "existence and size of files outside can be seen",
+            ));
+            list.push(gap(
+                "chmod_outside",
+                "mode, times and attributes of own files outside can be changed",
+            ));
+            list.push(gap(
+                "private_shm",
+                "there is no shared memory of its own, so there is none",
+            ));
+            list.push(gap("pid_visibility", "processes of the host are listed"));
+            list.push(gap("unix_sockets", "Unix sockets are pairs only"));
+            if network == Network::None {
+                list.push(gap(
+                    "loopback",
+                    "there is no loopback of its own, so there is none",
+                ));
+            }
+            if facts.owner.identity.uid == 0 {
+                list.push(gap(
+                    "kernel_pages",
+                    "root can open /proc/kpagecount and its like",
+                ));
+            }
+            if !reach.caches.is_empty() {
+                list.push(gap("caches", "package caches can be read, not added to"));
+            }
+            if reach.hidden.iter().any(|one| one.why == Why::EnvFile) {
+                list.push(gap("env_files", ".env files of the workspace can be read"));
+            }
+        }
+        ProviderKind::Bwrap => {
+            if facts.landlock_abi < SCOPES_SINCE {
+                list.push(gap(
+                    "supervisor_signals",
+                    "a command may end its own supervisor; the enclosure is then closed",
+                ));
+                if network == Network::Full {
+                    list.push(gap(
+                        "abstract_sockets",
+                        "abstract Unix sockets of the host are open",
+                    ));
+                }
+            }
+            if !reach.caches.is_empty() && !facts.overlay {
+                list.push(gap("caches", "package caches can be read, not added to"));
+            }
+        }
+        _ => {}
+    }
+    if policy.limits.memory.is_some() || policy.limits.cpu.is_some() {
+        list.push(gap(
+            "limits",
+            "memory and processor time are bounded for each process by itself",
+        ));
+    }
+    list
+}
