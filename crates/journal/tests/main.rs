@@ -2,5 +2,13 @@
 
 #[path = "main/conformance.rs"]
 mod conformance;
+#[path = "main/faults.rs"]
+mod faults;
+#[path = "main/leases.rs"]
+mod leases;
+#[path = "main/processes.rs"]
+mod processes;
+#[path = "main/speed.rs"]
+mod speed;
 #[path = "main/support.rs"]
 mod support;

@@ -37,6 +37,7 @@ const READERS_KEPT: usize = 4;
 pub struct SqliteJournal {
     path: PathBuf,
     access: Access,
+    patience: Duration,
     content: ContentStore,
     ambient: Arc<dyn Ambient>,
     writer: Mutex<Writer>,

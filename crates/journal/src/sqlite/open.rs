@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam_core::ambient::Ambient;
 use rusqlite::config::DbConfig;
@@ -31,25 +31,35 @@ pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 /// in the log, so that a long one would make every short run slow.
 const CHECKPOINT_PAGES: u32 = 512;
 
-/// Longest time for which a lock of another writer is waited for: 20 s in sleeps of up to 10 ms.
-const BUSY_TRIES: i32 = 2_000;
+/// Longest time for which a lock of another writer is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 impl SqliteJournal {
     /// Opens the journal of a data directory, and makes it where there is none.
     ///
     /// A journal of a newer version is opened for reading only: [`Access::Newer`].
     pub fn open(directory: &DataDir, ambient: Arc<dyn Ambient>) -> Result<Self, JournalError> {
+        Self::open_with_patience(directory, ambient, PATIENCE)
+    }
+
+    /// Opens as [`SqliteJournal::open`] does, with another limit to waiting for a lock, after which an
+    /// operation fails with `journal_locked`.
+    pub fn open_with_patience(
+        directory: &DataDir,
+        ambient: Arc<dyn Ambient>,
+        patience: Duration,
+    ) -> Result<Self, JournalError> {
         let path = directory.journal();
         let failed = |error| JournalError::from_sqlite("open", &path, &error);
         let mut connection = if path.exists() {
-            connect(&path)?
+            connect(&path, patience)?
         } else {
-            make(directory, ambient.as_ref())?
+            make(directory, ambient.as_ref(), patience)?
         };
         let mut version = inspect(&connection, &path)?;
         if version < VERSION {
             drop(connection);
-            connection = make(directory, ambient.as_ref())?;
+            connection = make(directory, ambient.as_ref(), patience)?;
             version = inspect(&connection, &path)?;
         }
         let access = if version > VERSION {
@@ -61,6 +71,7 @@ impl SqliteJournal {
         };
         Ok(Self {
             access,
+            patience,
             content: ContentStore::new(directory.content()),
             ambient,
             writer: Mutex::new(Writer::new(connection, version)),
@@ -71,16 +82,19 @@ impl SqliteJournal {
     }
 
     pub(super) fn open_reader(&self) -> Result<Connection, JournalError> {
-        connect(&self.path)
+        connect(&self.path, self.patience)
     }
 }
 
-fn connect(path: &Path) -> Result<Connection, JournalError> {
+fn connect(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
     let failed = |error| JournalError::from_sqlite("open", path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    let mut since = Instant::now();
     connection
-        .busy_handler(Some(wait_for_lock))
+        .busy_handler(Some(move |tries| {
+            wait_for_lock(tries, &mut since, patience)
+        }))
         .map_err(failed)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
@@ -98,13 +112,19 @@ fn connect(path: &Path) -> Result<Connection, JournalError> {
     Ok(connection)
 }
 
-fn wait_for_lock(tries: i32) -> bool {
+/// Waits for a lock in short steps, and tells whether to go on.
+fn wait_for_lock(tries: i32, waiting_since: &mut Instant, patience: Duration) -> bool {
+    if tries == 0 {
+        *waiting_since = Instant::now();
+    } else if waiting_since.elapsed() >= patience {
+        return false;
+    }
     // Short at first, because an append takes a tenth of a millisecond. What the process and the try
     // add makes two that began together part.
     let half = (100_u64 << tries.clamp(0, 6)).min(5_000);
     let spread = u64::from(std::process::id()) * 7_919 + u64::from(tries.unsigned_abs()) * 104_729;
     std::thread::sleep(Duration::from_micros(half + spread % half));
-    tries < BUSY_TRIES
+    true
 }
 
 /// Tells the format of the file; 0 when it is empty.
@@ -134,7 +154,11 @@ fn inspect(connection: &Connection, path: &Path) -> Result<u32, JournalError> {
 }
 
 /// Makes the file, or brings it up to date, alone.
-fn make(directory: &DataDir, ambient: &dyn Ambient) -> Result<Connection, JournalError> {
+fn make(
+    directory: &DataDir,
+    ambient: &dyn Ambient,
+    patience: Duration,
+) -> Result<Connection, JournalError> {
     let path = directory.journal();
     let lock_path = directory.path().join("journal.lock");
     let lock = platform::open_private(&lock_path)
@@ -143,7 +167,7 @@ fn make(directory: &DataDir, ambient: &dyn Ambient) -> Result<Connection, Journa
         .map_err(|source| JournalError::from_io("lock", &lock_path, source))?;
     platform::open_private(&path)
         .map_err(|source| JournalError::from_io("create", &path, source))?;
-    let connection = connect(&path)?;
+    let connection = connect(&path, patience)?;
     let failed = |error| JournalError::from_sqlite("create", &path, &error);
     let version = inspect(&connection, &path)?;
     if version >= VERSION {

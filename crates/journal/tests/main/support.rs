@@ -1,12 +1,14 @@
 //! Events to append, and places to keep them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use cofferdam_core::ambient::{Ambient, FixedAmbient};
 use cofferdam_core::event::{NewEvent, Severity, Subject};
 use cofferdam_core::id::{ConversationId, EventId, TaskId};
 use cofferdam_journal::{DataDir, Journal, MemoryJournal, SqliteJournal, SystemAmbient};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 use serde_json::{Value, json};
 
 /// Makes an event of a type.
@@ -53,4 +55,73 @@ pub(crate) fn on_both(test: impl Fn(&dyn Journal, &dyn Ambient)) {
     let directory = tempfile::tempdir().expect("a directory");
     let ambient = FixedAmbient::default();
     test(&open(directory.path()), &ambient);
+}
+
+/// Another process that appends, see `helper_writer`.
+pub(crate) struct Writer(Child);
+
+const DIRECTORY: &str = "JOURNAL_TEST_DIRECTORY";
+const CONVERSATION: &str = "JOURNAL_TEST_CONVERSATION";
+const EVENTS: &str = "JOURNAL_TEST_EVENTS";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the crate that starts processes for the project is above this one"
+)]
+impl Writer {
+    pub(crate) fn start(directory: &Path, conversation: &str, events: u32) -> Self {
+        let own = std::env::current_exe().expect("this binary");
+        let child = Command::new(own)
+            .args(["--exact", "processes::helper_writer", "--test-threads=1"])
+            .env(DIRECTORY, directory)
+            .env(CONVERSATION, conversation)
+            .env(EVENTS, events.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        Self(child)
+    }
+
+    /// Tells a started writer what to do.
+    pub(crate) fn told() -> Option<(PathBuf, String, u32)> {
+        let directory = std::env::var_os(DIRECTORY)?;
+        let conversation = std::env::var(CONVERSATION).ok()?;
+        let events = std::env::var(EVENTS).ok()?.parse().ok()?;
+        Some((directory.into(), conversation, events))
+    }
+
+    pub(crate) fn wait(mut self) -> bool {
+        self.0.wait().expect("ended").success()
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("ended");
+    }
+}
+
+/// A file system of a test, taken down at its end.
+pub(crate) struct Mounted(PathBuf);
+
+impl Mounted {
+    /// Mounts two megabytes; `None` where that is not allowed.
+    pub(crate) fn small(directory: &Path) -> Option<Self> {
+        mount("tmpfs", directory, "tmpfs", MountFlags::empty(), c"size=2m").ok()?;
+        Some(Self(directory.to_owned()))
+    }
+
+    /// Makes a directory read-only; `None` where that is not allowed.
+    pub(crate) fn read_only(directory: &Path) -> Option<Self> {
+        mount_bind(directory, directory).ok()?;
+        let mounted = Self(directory.to_owned());
+        mount_remount(directory, MountFlags::BIND | MountFlags::RDONLY, c"").ok()?;
+        Some(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
 }
