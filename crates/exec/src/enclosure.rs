@@ -147,6 +147,15 @@ impl Enclosure {
         take_down(standing, "closed", &self.subject)
     }
 
+    /// Ends everything that runs in the place, now, from any thread. The next command puts the walls
+    /// up again.
+    pub fn end_now(&self) {
+        let standing = lock(&self.standing).as_ref().map(Arc::clone);
+        if let Some(standing) = standing {
+            standing.backend.end();
+        }
+    }
+
     /// Gives the walls, and puts them up anew where a part of them has gone.
     fn standing(&self) -> Result<Arc<Standing>, Problem> {
         let mut slot = lock(&self.standing);

@@ -8,6 +8,8 @@
 //! How the parts lie to each other is told in `ARCHITECTURE.md`.
 
 mod backend;
+#[cfg(feature = "testing")]
+pub mod conformance;
 mod control;
 mod enclosure;
 mod guard;

@@ -1,4 +1,6 @@
 //! The plane, driven as an embedding program drives it.
 
+#[path = "main/conformance.rs"]
+mod conformance;
 #[path = "main/smoke.rs"]
 mod smoke;

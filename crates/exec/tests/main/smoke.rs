@@ -15,7 +15,7 @@ pub(crate) fn plane(data: &std::path::Path) -> Plane {
         data_dir: data.to_owned(),
         journal: Arc::new(MemoryJournal::new(ambient.clone())),
         ambient,
-        script: None,
+        script: Some(cofferdam_exec::Script::everyday()),
     })
     .expect("a plane")
 }

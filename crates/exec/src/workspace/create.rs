@@ -1,0 +1,731 @@
+//! Making a task's tree: a saga whose every step is reported, and taken back when a later one fails.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use cofferdam_core::task::{Carry, WorkspaceStrategy};
+use rustix::fs::{FlockOperation, flock};
+
+use super::gitdir::{GitDirectory, MARKER};
+use super::names::{self, PERSISTENT};
+use super::record::{Base, LeftBehind, TreeState, WorkspaceStep, WorktreeRecord, WorktreeRequest};
+use super::{
+    Places, WorkspaceError, Workspaces, as_identity, carry, files, make_private, persistent,
+    repository_name, seed, submodule,
+};
+use crate::git::{
+    Configuration, Git, GitError, RefChange, Reference, Repository, RepositoryLock, discover,
+};
+use crate::tool::Input;
+
+/// A checkout of a large tree takes its time.
+const CHECKOUT: Duration = Duration::from_secs(3600);
+
+/// Says that a tree is in use, as long as it is held; other processes see it.
+#[derive(Debug)]
+pub struct Lease {
+    _file: File,
+}
+
+impl Lease {
+    /// Takes the lease of a record; `None` when somebody else has it.
+    pub(super) fn take(record_directory: &Path) -> Result<Option<Self>, WorkspaceError> {
+        let path = record_directory.join("lease");
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(WorkspaceError::file("opening the lease", &path))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(WorkspaceError::file("locking the lease", path)(errno.into())),
+        }
+    }
+}
+
+/// A tree that is ready for a task.
+#[derive(Debug)]
+pub struct Worktree {
+    /// What has to be known about it later.
+    pub record: WorktreeRecord,
+    /// What of the user's checkout is not in it.
+    pub left_behind: Vec<LeftBehind>,
+    /// Held while the task lives; [`Workspaces::remove`] takes it back.
+    pub lease: Lease,
+    /// Whether [`Workspaces::attach`] has to be called once walls stand around it.
+    pub reused: bool,
+}
+
+/// Takes steps as they happen.
+pub(super) type Steps<'a> = dyn FnMut(WorkspaceStep) + Send + 'a;
+
+impl Workspaces {
+    /// Makes a tree for a task.
+    ///
+    /// Each step is reported through `step` before the next begins, [`WorkspaceStep::Intended`]
+    /// before anything is made. When it fails, exactly what this attempt made is taken back.
+    pub fn create(
+        &self,
+        request: &WorktreeRequest,
+        step: &mut dyn FnMut(WorkspaceStep),
+    ) -> Result<Worktree, WorkspaceError> {
+        let Some(identity) = &self.identity else {
+            // Steps are reported from this very thread.
+            return Creation { workspaces: self, request }.run(&mut Direct(step));
+        };
+        // The work is done in a thread that acts as the owner; steps are told to the caller, whose
+        // journal the owner may not be able to write.
+        let (told, steps) = mpsc::sync_channel::<WorkspaceStep>(0);
+        let (done, acknowledged) = mpsc::sync_channel::<()>(0);
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(move || {
+                let mut relay = move |step: WorkspaceStep| {
+                    if told.send(step).is_ok() {
+                        let _ = acknowledged.recv();
+                    }
+                };
+                as_identity(Some(identity), || {
+                    Creation { workspaces: self, request }.run(&mut Relayed(&mut relay))
+                })
+            });
+            for one in steps {
+                step(one);
+                let _ = done.send(());
+            }
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+/// Where steps go.
+trait Tell {
+    fn tell(&mut self, step: WorkspaceStep);
+}
+
+struct Direct<'a>(&'a mut dyn FnMut(WorkspaceStep));
+
+impl Tell for Direct<'_> {
+    fn tell(&mut self, step: WorkspaceStep) {
+        (self.0)(step);
+    }
+}
+
+struct Relayed<'a>(&'a mut Steps<'a>);
+
+impl Tell for Relayed<'_> {
+    fn tell(&mut self, step: WorkspaceStep) {
+        (self.0)(step);
+    }
+}
+
+struct Creation<'a> {
+    workspaces: &'a Workspaces,
+    request: &'a WorktreeRequest,
+}
+
+/// What was found out before anything is made.
+struct Survey {
+    repository: Repository,
+    configuration: Configuration,
+    references: Vec<Reference>,
+}
+
+impl Creation<'_> {
+    fn run(&self, tell: &mut dyn Tell) -> Result<Worktree, WorkspaceError> {
+        let request = self.request;
+        names::check("worker", &request.worker)?;
+        names::check("run", &request.run)?;
+        let git = &self.workspaces.git;
+        let found = discover(git, request.workspace.as_path())?;
+        let repository = found.repository;
+        let (base, branch) = match &request.base {
+            None => (found.head, found.branch),
+            Some(revision) => (git.commit(&repository, revision)?, None),
+        };
+        let (configuration, references) = std::thread::scope(|scope| {
+            let configuration = scope.spawn(|| git.configuration(&repository));
+            let references =
+                git.references(&repository, &["refs/heads", "refs/tags", "refs/remotes"]);
+            let configuration =
+                configuration.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok::<_, GitError>((configuration?, references?))
+        })?;
+        let survey = Survey { repository, configuration, references };
+        let record = self.record(&survey, base, branch);
+        self.refuse_taken(&survey, &record)?;
+        // What is slow on a large checkout, and nobody waits for yet, runs beside the making.
+        std::thread::scope(|scope| {
+            let repository = &survey.repository;
+            let left = scope.spawn(|| carry::left_behind(git, repository, request.carry));
+            let reference = record.base.reference.clone();
+            let age = scope.spawn(move || base_age(git, repository, reference.as_deref()));
+            let mut worktree = self.make(&survey, record, tell)?;
+            let join = std::panic::resume_unwind;
+            worktree.left_behind = left.join().unwrap_or_else(|panic| join(panic))?;
+            let age = age.join().unwrap_or_else(|panic| join(panic));
+            let base = &mut worktree.record.base;
+            (base.committed_at, base.upstream) = (age.committed_at, age.upstream);
+            (base.behind, base.ahead, base.fetched_at) = (age.behind, age.ahead, age.fetched_at);
+            worktree.record.save(&self.places(&worktree.record))?;
+            let path = worktree.record.tree.clone();
+            tell.tell(WorkspaceStep::Ready { path });
+            Ok(worktree)
+        })
+    }
+
+    fn places(&self, record: &WorktreeRecord) -> Places {
+        self.workspaces.places(&record.repository)
+    }
+
+    fn record(&self, survey: &Survey, base: String, branch: Option<String>) -> WorktreeRecord {
+        let request = self.request;
+        let repository = &survey.repository;
+        let name = repository_name(&repository.common_dir);
+        let run = match request.strategy {
+            WorkspaceStrategy::Ephemeral => request.run.as_str(),
+            WorkspaceStrategy::Persistent => PERSISTENT,
+        };
+        let tree = self.workspaces.places(&name).tree(run, &request.worker);
+        let mut notes = Vec::new();
+        let filters = survey.configuration.names("filter");
+        if !filters.is_empty() {
+            notes.push(format!(
+                "filters are off in the tree ({}): files are as git stores them",
+                filters.join(", ")
+            ));
+        }
+        WorktreeRecord {
+            record: request.record.clone(),
+            nonce: request.nonce.clone(),
+            run: request.run.clone(),
+            worker: request.worker.clone(),
+            top: repository.top.clone().into(),
+            git_dir: repository.git_dir.clone().into(),
+            common_dir: repository.common_dir.clone().into(),
+            object_format: repository.object_format.clone(),
+            prefix: repository.prefix.clone().into(),
+            repository: name,
+            tree: tree.into(),
+            identity: None,
+            branch: format!("cofferdam/{}/{}", request.run, request.worker),
+            base: Base {
+                oid: base,
+                reference: branch,
+                committed_at: None,
+                upstream: None,
+                behind: None,
+                ahead: None,
+                fetched_at: None,
+            },
+            carried: None,
+            strategy: request.strategy,
+            state: TreeState::Making,
+            seeds: Vec::new(),
+            notes,
+            harvest: None,
+        }
+    }
+
+    /// Refuses when the branch exists or cannot exist beside another, and says what holds it.
+    fn refuse_taken(&self, survey: &Survey, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+        let own = record.branch_reference();
+        let below = format!("{own}/");
+        let run = format!("refs/heads/cofferdam/{}", record.run);
+        let in_the_way = survey.references.iter().find(|one| {
+            one.name == own
+                || one.name == "refs/heads/cofferdam"
+                || one.name == run
+                || one.name.starts_with(&below)
+        });
+        match in_the_way {
+            None => Ok(()),
+            Some(taken) => Err(self.branch_taken(&survey.repository, record, &taken.name)),
+        }
+    }
+
+    fn branch_taken(
+        &self,
+        repository: &Repository,
+        record: &WorktreeRecord,
+        name: &str,
+    ) -> WorkspaceError {
+        let branch = name.trim_start_matches("refs/heads/").to_owned();
+        let places = self.places(record);
+        let held = WorktreeRecord::load(&places.record(&record.run, &record.worker));
+        let by = match held {
+            Ok(Some(held)) => format!("{} has it, in {}", held.record, held.tree),
+            _ => match checkout_of(&self.workspaces.git, repository, name) {
+                Ok(Some(path)) => format!("it is checked out in {}", path.display()),
+                _ => format!("{branch} exists in the repository"),
+            },
+        };
+        WorkspaceError::BranchTaken { branch: record.branch.clone(), by }
+    }
+
+    fn make(
+        &self,
+        survey: &Survey,
+        mut record: WorktreeRecord,
+        tell: &mut dyn Tell,
+    ) -> Result<Worktree, WorkspaceError> {
+        let places = self.places(&record);
+        for directory in [places.top.clone(), places.incoming(), places.trash(), places.borrowed()] {
+            make_private(&directory)?;
+        }
+        if record.strategy == WorkspaceStrategy::Persistent
+            && let Some(lease) = persistent::take_over(self.workspaces, &places, &mut record)?
+        {
+            tell.tell(WorkspaceStep::Intended { record: Box::new(record.clone()) });
+            self.hold_base(survey, &record)?;
+            let (reference, base) = (record.base_reference(), record.base.oid.clone());
+            tell.tell(WorkspaceStep::BaseHeld { reference, base });
+            return Ok(Worktree { record, left_behind: Vec::new(), lease, reused: true });
+        }
+        tell.tell(WorkspaceStep::Intended { record: Box::new(record.clone()) });
+        let mut made = Made::default();
+        match self.make_steps(survey, &mut record, &places, &mut made, tell) {
+            Ok(lease) => Ok(Worktree { record, left_behind: Vec::new(), lease, reused: false }),
+            Err(error) => {
+                let left = self.workspaces.take_back(&survey.repository, &made);
+                tell.tell(WorkspaceStep::RolledBack { why: error.to_string(), left });
+                Err(error)
+            }
+        }
+    }
+
+    fn make_steps(
+        &self,
+        survey: &Survey,
+        record: &mut WorktreeRecord,
+        places: &Places,
+        made: &mut Made,
+        tell: &mut dyn Tell,
+    ) -> Result<Lease, WorkspaceError> {
+        let git = &self.workspaces.git;
+        let repository = &survey.repository;
+        let tree = record.tree_path().to_path_buf();
+        // The record first: whoever finds the rest after a crash knows by it what it is.
+        let run_part = tree.parent().and_then(Path::file_name).unwrap_or_default();
+        let directory = places.top.join(".records").join(run_part).join(&record.worker);
+        make_exclusively(&directory).map_err(|error| self.directory_taken(error, record))?;
+        made.records.push(directory.clone());
+        let Some(lease) = Lease::take(&directory)? else {
+            return Err(WorkspaceError::Live { worker: record.worker.clone() });
+        };
+        record.save(places)?;
+        save_references(&directory, &survey.references)?;
+
+        self.hold_base(survey, record)?;
+        let (reference, base) = (record.base_reference(), record.base.oid.clone());
+        made.references.push((reference.clone(), base.clone()));
+        tell.tell(WorkspaceStep::BaseHeld { reference, base });
+
+        make_exclusively(&tree)?;
+        made.trees.push(tree.clone());
+        let metadata = tree.metadata().map_err(WorkspaceError::file("looking at", &tree))?;
+        record.identity = Some((metadata.dev(), metadata.ino()));
+        record.save(places)?;
+        self.write_git_directory(survey, record, places)?;
+        tell.tell(WorkspaceStep::Prepared { path: record.tree.clone() });
+
+        self.check_out(survey, &tree)?;
+        tell.tell(WorkspaceStep::CheckedOut { branch: record.branch.clone() });
+
+        if self.request.carry != Carry::None {
+            let configuration = &survey.configuration;
+            let carried =
+                carry::carry_in(git, repository, record, configuration, self.request.carry)?;
+            if let Some(commit) = carried {
+                git.on(&tree.join(".git"), &tree)
+                    .args(["read-tree", "-m", "-u", &record.base.oid, &commit])
+                    .timeout(CHECKOUT)
+                    .output()?;
+                let branch = tree.join(".git").join(record.branch_reference());
+                std::fs::write(&branch, format!("{commit}\n"))
+                    .map_err(WorkspaceError::file("writing the branch", &branch))?;
+                record.carried = Some(commit.clone());
+                tell.tell(WorkspaceStep::Carried { commit });
+            }
+        }
+        if tree.join(".gitmodules").is_file() {
+            submodule::populate(git, survey_parts(survey), record, places)?;
+        }
+        if repository.top.join(seed::FILE).is_file() {
+            seed::plant(git, repository, record)?;
+            let files = record.seeds.len() as u64;
+            tell.tell(WorkspaceStep::Seeded { files });
+        }
+        verify(record, survey)?;
+        record.state = TreeState::Ready;
+        record.save(places)?;
+        Ok(lease)
+    }
+
+    fn directory_taken(&self, error: WorkspaceError, record: &WorktreeRecord) -> WorkspaceError {
+        match error {
+            WorkspaceError::DirectoryTaken { path } => match WorktreeRecord::load(&path) {
+                Ok(Some(held)) => WorkspaceError::BranchTaken {
+                    branch: record.branch.clone(),
+                    by: format!("{} has it, in {}", held.record, held.tree),
+                },
+                _ => WorkspaceError::DirectoryTaken { path },
+            },
+            other => other,
+        }
+    }
+
+    /// Makes the reference that keeps the base from being collected, and reserves the name.
+    fn hold_base(&self, survey: &Survey, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+        let workspaces = self.workspaces;
+        let name = record.base_reference();
+        let change = RefChange::create(name.as_str(), record.base.oid.as_str());
+        let _lock = RepositoryLock::take(&workspaces.locks(), &survey.repository.common_dir)?;
+        let made =
+            workspaces.git.change_references(&survey.repository, "cofferdam: base", &[change]);
+        match made {
+            Err(GitError::RefMoved { .. }) => {
+                Err(self.branch_taken(&survey.repository, record, &name))
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn write_git_directory(
+        &self,
+        survey: &Survey,
+        record: &WorktreeRecord,
+        places: &Places,
+    ) -> Result<(), WorkspaceError> {
+        let repository = &survey.repository;
+        let borrowed = borrow_objects(places, "objects", &repository.objects)?;
+        let read = |path: PathBuf| std::fs::read(path).ok();
+        let sparse = survey
+            .configuration
+            .is_on("core.sparsecheckout")
+            .then(|| read(repository.git_dir.join("info/sparse-checkout")))
+            .flatten();
+        let branch = record.branch_reference();
+        let git_dir = record.tree_path().join(".git");
+        let paths: Vec<&Path> = borrowed.iter().map(PathBuf::as_path).collect();
+        let others = |one: &&Reference| !one.name.starts_with("refs/heads/cofferdam/");
+        let references: Vec<Reference> =
+            survey.references.iter().filter(others).cloned().collect();
+        let directory = GitDirectory {
+            borrowed: &paths,
+            object_format: &repository.object_format,
+            configuration: &survey.configuration,
+            references: &references,
+            head: &format!("ref: {branch}"),
+            branch: Some((&branch, &record.base.oid)),
+            exclude: &self.excludes(survey),
+            sparse: sparse.as_deref(),
+            shallow: read(repository.common_dir.join("shallow")).as_deref(),
+            work_tree: None,
+        };
+        directory.write(&git_dir).map_err(WorkspaceError::file("writing git directory", &git_dir))?;
+        let marker = git_dir.join(MARKER);
+        std::fs::write(&marker, marker_text(record))
+            .map_err(WorkspaceError::file("writing the marker", marker))
+    }
+
+    /// What the user's checkout ignores beyond its `.gitignore` files is ignored in the tree too.
+    fn excludes(&self, survey: &Survey) -> Vec<u8> {
+        let mut text = Vec::new();
+        let global = survey.configuration.text("core.excludesfile").map(|path| {
+            match path.strip_prefix("~/") {
+                Some(rest) => self.workspaces.git.home().join(rest),
+                None => PathBuf::from(path),
+            }
+        });
+        let global = global.unwrap_or_else(|| self.workspaces.git.default_excludes());
+        for path in [global, survey.repository.common_dir.join("info/exclude")] {
+            if let Ok(content) = std::fs::read(path) {
+                text.extend_from_slice(&content);
+                text.push(b'\n');
+            }
+        }
+        text
+    }
+
+    fn check_out(&self, survey: &Survey, tree: &Path) -> Result<(), WorkspaceError> {
+        let git = &self.workspaces.git;
+        let call = git.on(&tree.join(".git"), tree).args(["read-tree", "-m", "-u", "HEAD"]);
+        without_filters(call, &survey.configuration).timeout(CHECKOUT).output()?;
+        Ok(())
+    }
+}
+
+fn survey_parts(survey: &Survey) -> submodule::Parts<'_> {
+    submodule::Parts { repository: &survey.repository, configuration: &survey.configuration }
+}
+
+/// Puts filter drivers off for a call: a smudge program that is missing, or one that would fetch,
+/// has no say about whether a tree can be made.
+pub(super) fn without_filters<'a>(
+    mut call: crate::git::GitCall<'a>,
+    configuration: &Configuration,
+) -> crate::git::GitCall<'a> {
+    for name in configuration.names("filter") {
+        for (key, value) in [("smudge", ""), ("process", ""), ("clean", ""), ("required", "false")] {
+            call = call.setting(format!("filter.{name}.{key}={value}"));
+        }
+    }
+    call
+}
+
+/// Puts a link to a directory of objects where it can be shown inside, and gives the whole chain of
+/// what it borrows itself.
+pub(super) fn borrow_objects(
+    places: &Places,
+    label: &str,
+    objects: &Path,
+) -> Result<Vec<PathBuf>, WorkspaceError> {
+    let mut chain = vec![objects.to_path_buf()];
+    let mut next = 0;
+    while next < chain.len() && chain.len() < 16 {
+        let own = chain[next].clone();
+        let listed = std::fs::read(own.join("info/alternates")).unwrap_or_default();
+        for line in listed.split(|byte| *byte == b'\n') {
+            let path = Path::new(std::ffi::OsStr::from_bytes(line));
+            if line.is_empty() || line[0] == b'#' {
+                continue;
+            }
+            let path = if path.is_absolute() { path.to_path_buf() } else { own.join(path) };
+            if let Ok(path) = path.canonicalize()
+                && !chain.contains(&path)
+            {
+                chain.push(path);
+            }
+        }
+        next += 1;
+    }
+    let mut links = Vec::new();
+    for (number, target) in chain.iter().enumerate() {
+        let name = if number == 0 { label.to_owned() } else { format!("{label}-{number}") };
+        let link = places.borrowed().join(name);
+        if std::fs::read_link(&link).ok().as_deref() != Some(target) {
+            let temporary = link.with_extension(format!("new-{}", std::process::id()));
+            let _ = std::fs::remove_file(&temporary);
+            std::os::unix::fs::symlink(target, &temporary)
+                .and_then(|()| std::fs::rename(&temporary, &link))
+                .or_else(|error| {
+                    // Another task of this process made the very same link at this moment.
+                    let same = std::fs::read_link(&link).ok().as_deref() == Some(target);
+                    if same { Ok(()) } else { Err(error) }
+                })
+                .map_err(WorkspaceError::file("linking", &link))?;
+        }
+        links.push(link);
+    }
+    Ok(links)
+}
+
+/// What an attempt made, to be taken back when it fails.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) records: Vec<PathBuf>,
+    pub(super) references: Vec<(String, String)>,
+    pub(super) trees: Vec<PathBuf>,
+}
+
+impl Workspaces {
+    /// Takes back what an attempt made; gives what is left in words.
+    pub(super) fn take_back(&self, repository: &Repository, made: &Made) -> Vec<String> {
+        let mut left = Vec::new();
+        for tree in &made.trees {
+            if !matches!(files::remove_tree(tree), Ok(0)) {
+                left.push(format!("directory {}", tree.display()));
+            }
+            remove_empty_parent(tree);
+        }
+        if !made.references.is_empty() {
+            let changes: Vec<RefChange> = made
+                .references
+                .iter()
+                .map(|(name, oid)| RefChange::delete(name.as_str(), oid.as_str()))
+                .collect();
+            let undone = RepositoryLock::take(&self.locks(), &repository.common_dir)
+                .and_then(|_lock| self.git.change_references(repository, "cofferdam", &changes));
+            if let Err(error) = undone {
+                left.push(format!("reference {}: {error}", made.references[0].0));
+            }
+        }
+        if left.is_empty() {
+            for record in &made.records {
+                let _ = files::remove_tree(record);
+                remove_empty_parent(record);
+            }
+        }
+        left
+    }
+}
+
+/// Removes the directory of a run when nothing is in it any more.
+pub(super) fn remove_empty_parent(path: &Path) {
+    if let Some(parent) = path.parent() {
+        // It may well have something in it still, or somebody puts something there right now.
+        let _ = std::fs::remove_dir(parent);
+    }
+}
+
+/// Makes a directory that is not there yet, and its parents.
+fn make_exclusively(path: &Path) -> Result<(), WorkspaceError> {
+    for _ in 0..8 {
+        if let Some(parent) = path.parent() {
+            make_private(parent)?;
+        }
+        match std::fs::create_dir(path) {
+            Ok(()) => return Ok(()),
+            // Another task that ended took the empty parent away in between.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(WorkspaceError::DirectoryTaken { path: path.to_path_buf() });
+            }
+            Err(error) => return Err(WorkspaceError::file("making the directory", path)(error)),
+        }
+    }
+    Err(WorkspaceError::DirectoryTaken { path: path.to_path_buf() })
+}
+
+/// The text of the marker in a task's git directory.
+pub(super) fn marker_text(record: &WorktreeRecord) -> String {
+    format!("{}\n{}\n", record.record, record.nonce)
+}
+
+fn save_references(directory: &Path, references: &[Reference]) -> Result<(), WorkspaceError> {
+    let mut text = String::new();
+    for reference in references {
+        text.push_str(&reference.oid);
+        text.push(' ');
+        text.push_str(&reference.name);
+        text.push('\n');
+    }
+    let path = directory.join("references");
+    std::fs::write(&path, text).map_err(WorkspaceError::file("writing", path))
+}
+
+/// Looks at a tree that was just made: what git reported is not taken for granted.
+fn verify(record: &WorktreeRecord, survey: &Survey) -> Result<(), WorkspaceError> {
+    let tree = record.tree_path();
+    let wrong = |why: &str| {
+        Err(WorkspaceError::NotAsMade { path: tree.to_path_buf(), why: why.to_owned() })
+    };
+    let head = std::fs::read(tree.join(".git/HEAD")).unwrap_or_default();
+    if head != format!("ref: {}\n", record.branch_reference()).into_bytes() {
+        return wrong("its HEAD is not on the task's branch");
+    }
+    let Ok(mut index) = File::open(tree.join(".git/index")) else {
+        return wrong("it has no index");
+    };
+    let mut header = [0; 12];
+    if std::io::Read::read_exact(&mut index, &mut header).is_err() || &header[..4] != b"DIRC" {
+        return wrong("its index cannot be read");
+    }
+    let entries = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    let sparse = survey.configuration.is_on("core.sparsecheckout");
+    let has_files = files::holds_more_than(tree, ".git").unwrap_or(false);
+    if entries > 0 && !sparse && !has_files {
+        return wrong("its files are not there");
+    }
+    Ok(())
+}
+
+/// Reads how old the base is, as far as it can be told without a network.
+fn base_age(git: &Git, repository: &Repository, branch: Option<&str>) -> Base {
+    let mut age = Base {
+        oid: String::new(),
+        reference: None,
+        committed_at: None,
+        upstream: None,
+        behind: None,
+        ahead: None,
+        fetched_at: None,
+    };
+    let fetched = repository.common_dir.join("FETCH_HEAD").metadata();
+    age.fetched_at = fetched.ok().map(|metadata| metadata.mtime());
+    let Some(branch) = branch else { return age };
+    let line = git
+        .on(&repository.git_dir, &repository.top)
+        .args(["for-each-ref", branch])
+        .args(["--format=%(committerdate:unix)%00%(upstream)%00%(upstream:track,nobracket)"])
+        .line();
+    let Ok(line) = line else { return age };
+    let mut fields = line.split('\0');
+    age.committed_at = fields.next().and_then(|text| text.parse().ok());
+    age.upstream = fields.next().filter(|text| !text.is_empty()).map(str::to_owned);
+    let track = fields.next().unwrap_or_default();
+    if age.upstream.is_some() && track != "gone" {
+        let number = |word: &str| {
+            let after = track.split(word).nth(1)?;
+            after.trim().split(',').next()?.parse().ok()
+        };
+        age.behind = Some(number("behind").unwrap_or(0));
+        age.ahead = Some(number("ahead").unwrap_or(0));
+    }
+    age
+}
+
+/// Finds the checkout that stands on a branch, among the repository's own and linked ones.
+pub(super) fn checkout_of(
+    git: &Git,
+    repository: &Repository,
+    reference: &str,
+) -> Result<Option<PathBuf>, GitError> {
+    let output = git
+        .on(&repository.git_dir, &repository.top)
+        .args(["worktree", "list", "--porcelain", "-z"])
+        .input(Input::Empty)
+        .output()?;
+    let mut path = None;
+    for line in output.split(|byte| *byte == 0) {
+        if let Some(own) = line.strip_prefix(b"worktree ") {
+            path = Some(PathBuf::from(std::ffi::OsStr::from_bytes(own)));
+        } else if line.strip_prefix(b"branch ") == Some(reference.as_bytes()) {
+            return Ok(path);
+        }
+    }
+    Ok(None)
+}
+
+impl WorktreeRecord {
+    fn directory(&self, places: &Places) -> PathBuf {
+        let run = match self.strategy {
+            WorkspaceStrategy::Ephemeral => self.run.as_str(),
+            WorkspaceStrategy::Persistent => PERSISTENT,
+        };
+        places.record(run, &self.worker)
+    }
+
+    /// Gives the directory beside the trees that holds this record.
+    pub(super) fn record_directory(&self, places: &Places) -> PathBuf {
+        self.directory(places)
+    }
+
+    /// Writes the record beside the trees, in one step.
+    pub(super) fn save(&self, places: &Places) -> Result<(), WorkspaceError> {
+        let path = self.directory(places).join("record.json");
+        let text = serde_json::to_vec_pretty(self).map_err(|error| {
+            WorkspaceError::file("writing the record", &path)(std::io::Error::other(error))
+        })?;
+        files::replace_file(&path, &text).map_err(WorkspaceError::file("writing the record", path))
+    }
+
+    /// Reads the record in a directory; `None` when there is none.
+    pub(super) fn load(directory: &Path) -> Result<Option<Self>, WorkspaceError> {
+        let path = directory.join("record.json");
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(WorkspaceError::file("reading the record", path)(error)),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            WorkspaceError::file("reading the record", path)(std::io::Error::other(error))
+        })
+    }
+}

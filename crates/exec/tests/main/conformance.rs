@@ -1,0 +1,47 @@
+//! The conformance suite over every provider of this host.
+
+use cofferdam_core::spec::ProviderKind;
+use cofferdam_exec::conformance::{Candidate, Verdict, run_all};
+
+use crate::smoke::{plane, spec};
+
+fn every_promise_is_kept(provider: ProviderKind) {
+    let data = tempfile::tempdir().expect("a directory");
+    let workspace = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let outside = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    std::fs::write(outside.path().join("secret"), "secret\n").expect("written");
+    let candidate = Candidate {
+        provider,
+        plane: plane(data.path()),
+        workspace: workspace.path().canonicalize().expect("a path"),
+        outside: outside.path().to_owned(),
+        spec: Box::new(|workspace, provider| spec(provider, workspace)),
+    };
+    let reports = run_all(&candidate);
+    let mut failed = 0;
+    for report in &reports {
+        println!("{report}");
+        failed += usize::from(matches!(report.verdict, Verdict::Failed(_)));
+    }
+    assert_eq!(failed, 0, "of {} promises", reports.len());
+}
+
+#[test]
+fn direct_conforms() {
+    every_promise_is_kept(ProviderKind::Direct);
+}
+
+#[test]
+fn landlock_conforms() {
+    every_promise_is_kept(ProviderKind::Landlock);
+}
+
+#[test]
+fn bwrap_conforms() {
+    every_promise_is_kept(ProviderKind::Bwrap);
+}
+
+#[test]
+fn memory_conforms() {
+    every_promise_is_kept(ProviderKind::Memory);
+}
