@@ -20,6 +20,7 @@ mod protect;
 mod provider;
 mod quiet;
 mod run;
+mod settle;
 mod spawner;
 
 pub use control::{Control, TerminalSize};
@@ -28,3 +29,4 @@ pub use output::{OutputSink, Stream};
 pub use plane::{Plane, PlaneOptions};
 pub use provider::memory::{Script, ScriptedCommand};
 pub use run::{CommandIo, Run};
+pub use settle::Settled;

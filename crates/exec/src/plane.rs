@@ -8,26 +8,31 @@ use cofferdam_core::ambient::Ambient;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{NewEvent, Severity, Subject, event_type};
 use cofferdam_core::id::{CommandId, EventId, LeaseId};
+use cofferdam_core::mask::Masker;
 use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
 use cofferdam_core::spec::EnclosureSpec;
-use cofferdam_journal::Journal;
+use cofferdam_journal::{DataDir, Journal, JournalError, Lease, MemoryJournal, SystemAmbient};
 use serde_json::Value;
 
 use crate::enclosure::Enclosure;
 use crate::provider;
 use crate::provider::memory::Script;
 use crate::run::Told;
+use crate::settle::{self, Settled};
 use crate::spawner::Spawner;
 
 /// What a plane is opened with.
 #[derive(Debug)]
 pub struct PlaneOptions {
-    /// The data directory: spill files, scratch, quarantine. Has to exist.
-    pub data_dir: PathBuf,
+    /// The data directory: leases, spill files, scratch, quarantine. Without one nothing is kept on
+    /// disk, and nothing is settled after a crash.
+    pub data: Option<DataDir>,
     /// Where every fact is written.
     pub journal: Arc<dyn Journal>,
     /// Clock and randomness.
     pub ambient: Arc<dyn Ambient>,
+    /// Secret values that are masked in whatever is kept or served.
+    pub masker: Masker,
     /// What the memory provider plays.
     pub script: Option<Script>,
 }
@@ -38,39 +43,95 @@ pub struct Plane(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    data_dir: PathBuf,
+    data: Option<DataDir>,
     journal: Arc<dyn Journal>,
     ambient: Arc<dyn Ambient>,
+    masker: Masker,
     script: Option<Script>,
-    lease: LeaseId,
+    lease: Held,
+    settled: Vec<Settled>,
     keeper: OnceLock<OwnedFd>,
     spawner: OnceLock<Spawner>,
 }
 
+/// The lease of a plane: a locked file where there is a data directory.
+#[derive(Debug)]
+enum Held {
+    File(Lease),
+    Nowhere(LeaseId),
+}
+
 impl Plane {
-    /// Opens a plane.
+    /// Opens a plane, takes its lease, and settles what planes that died have left.
     ///
     /// # Errors
     ///
-    /// When the journal cannot be written.
+    /// When the journal or the data directory cannot be written.
     pub fn open(options: PlaneOptions) -> Result<Self, Problem> {
         let PlaneOptions {
-            data_dir,
+            data,
             journal,
             ambient,
+            masker,
             script,
         } = options;
-        let (milliseconds, random) = ambient.id_parts();
-        let lease = LeaseId::new(milliseconds, random);
+        let (lease, settled) = match &data {
+            None => {
+                let (milliseconds, random) = ambient.id_parts();
+                (
+                    Held::Nowhere(LeaseId::new(milliseconds, random)),
+                    Vec::new(),
+                )
+            }
+            Some(data) => {
+                let told = |error: JournalError| error.to_problem();
+                let since = journal.head().map_err(told)?.pos;
+                let lease = Lease::take(data, ambient.as_ref(), since).map_err(told)?;
+                (
+                    Held::File(lease),
+                    settle::dead_planes(data, journal.as_ref(), ambient.as_ref())?,
+                )
+            }
+        };
         Ok(Self(Arc::new(Inner {
-            data_dir,
+            data,
             journal,
             ambient,
+            masker,
             script,
             lease,
+            settled,
             keeper: OnceLock::new(),
             spawner: OnceLock::new(),
         })))
+    }
+
+    /// Opens a plane that touches neither disk nor processes: the memory provider plays a script.
+    ///
+    /// ```
+    /// use cofferdam_exec::{Plane, Script};
+    ///
+    /// let plane = Plane::in_memory(Script::everyday()).expect("nothing can be missing");
+    /// assert!(plane.settled().is_empty());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// None that is known; the signature is that of [`Plane::open`].
+    pub fn in_memory(script: Script) -> Result<Self, Problem> {
+        let ambient = Arc::new(SystemAmbient::new());
+        Self::open(PlaneOptions {
+            data: None,
+            journal: Arc::new(MemoryJournal::new(ambient.clone())),
+            ambient,
+            masker: Masker::default(),
+            script: Some(script),
+        })
+    }
+
+    /// Lists what planes that died had left, and what became of it.
+    pub fn settled(&self) -> &[Settled] {
+        &self.0.settled
     }
 
     /// Puts up the walls of a plan.
@@ -98,13 +159,28 @@ impl Plane {
     }
 
     /// Lends the data directory.
-    pub fn data_dir(&self) -> &Path {
-        &self.0.data_dir
+    pub fn data(&self) -> Option<&DataDir> {
+        self.0.data.as_ref()
+    }
+
+    /// Gives the directory for files without a name.
+    pub(crate) fn spill(&self) -> &Path {
+        self.0
+            .data
+            .as_ref()
+            .map_or(Path::new("/tmp"), DataDir::path)
+    }
+
+    pub(crate) fn masker(&self) -> &Masker {
+        &self.0.masker
     }
 
     /// Names this life of a plane: what its intents belong to.
     pub fn lease(&self) -> &LeaseId {
-        &self.0.lease
+        match &self.0.lease {
+            Held::File(lease) => lease.id(),
+            Held::Nowhere(id) => id,
+        }
     }
 
     /// Writes one event; gives its position.
@@ -163,17 +239,22 @@ impl Plane {
         Ok(())
     }
 
-    fn event(&self, subject: &Subject, kind: &str, severity: Severity, data: Value) -> NewEvent {
-        let (milliseconds, random) = self.ambient().id_parts();
+    fn event(
+        &self,
+        subject: &Subject,
+        kind: &str,
+        severity: Severity,
+        mut data: Value,
+    ) -> NewEvent {
+        let masker = self.masker();
+        let redactions = if masker.is_empty() {
+            0
+        } else {
+            masker.mask_json(&mut data)
+        };
         NewEvent {
-            id: EventId::new(milliseconds, random),
-            time: self.ambient().now(),
-            kind: kind.to_owned(),
-            subject: subject.clone(),
-            causation: None,
-            severity,
-            data,
-            redactions: 0,
+            redactions,
+            ..new_event(self.ambient(), subject, kind, severity, data)
         }
     }
 
@@ -213,6 +294,31 @@ impl Plane {
 
     /// Gives the directory for what a command put at protected names.
     pub(crate) fn quarantine(&self, command: &CommandId) -> PathBuf {
-        self.0.data_dir.join("quarantine").join(command.as_str())
+        quarantine(self.spill(), command)
+    }
+}
+
+pub(crate) fn quarantine(data: &Path, command: &CommandId) -> PathBuf {
+    data.join("quarantine").join(command.as_str())
+}
+
+/// Makes an event of now.
+pub(crate) fn new_event(
+    ambient: &dyn Ambient,
+    subject: &Subject,
+    kind: &str,
+    severity: Severity,
+    data: Value,
+) -> NewEvent {
+    let (milliseconds, random) = ambient.id_parts();
+    NewEvent {
+        id: EventId::new(milliseconds, random),
+        time: ambient.now(),
+        kind: kind.to_owned(),
+        subject: subject.clone(),
+        causation: None,
+        severity,
+        data,
+        redactions: 0,
     }
 }

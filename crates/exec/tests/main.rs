@@ -2,5 +2,7 @@
 
 #[path = "main/conformance.rs"]
 mod conformance;
+#[path = "main/kills.rs"]
+mod kills;
 #[path = "main/smoke.rs"]
 mod smoke;

@@ -13,7 +13,7 @@ mod repository;
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_core::bytes::BytePath;
@@ -70,6 +70,8 @@ pub struct GitOptions {
 pub(crate) struct Git {
     program: CString,
     environment: Vec<(Vec<u8>, Vec<u8>)>,
+    home: PathBuf,
+    default_excludes: PathBuf,
 }
 
 impl Git {
@@ -109,7 +111,12 @@ impl Git {
                 environment.push(pair(name, value.as_bytes()));
             }
         }
-        let git = Self { program, environment };
+        let home = options.home.as_path().to_path_buf();
+        let configuration = options.xdg_config_home.as_ref().filter(|path| !path.is_empty());
+        let default_excludes = configuration
+            .map_or_else(|| home.join(".config"), |path| path.as_path().to_path_buf())
+            .join("git/ignore");
+        let git = Self { program, environment, home, default_excludes };
         git.check_version()?;
         Ok(git)
     }
@@ -126,6 +133,16 @@ impl Git {
             });
         }
         Ok(())
+    }
+
+    /// Gives the home directory of whoever owns the repository.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Gives the file of ignore patterns that git reads when no setting names another.
+    pub(crate) fn default_excludes(&self) -> PathBuf {
+        self.default_excludes.clone()
     }
 
     /// Gives the absolute path of the program.

@@ -13,7 +13,7 @@ use cofferdam_core::spec::{EnclosureSpec, ProviderKind};
 
 use crate::backend::Backend;
 use crate::plane::Plane;
-pub(crate) use scratch::{Scratch, needs_scratch};
+pub(crate) use scratch::{Scratch, needs_scratch, remove_tree};
 
 /// The keeper, as built for this target.
 static KEEPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-keeper"));

@@ -203,7 +203,7 @@ fn start_and_pump(
             wall: command.timeout_ms.map(Duration::from_millis),
             idle: command.idle_timeout_ms.map(Duration::from_millis),
         },
-        spill: plane.data_dir(),
+        spill: plane.spill(),
         sink,
         collection: &mut facts.collection,
         announce: &mut announce,

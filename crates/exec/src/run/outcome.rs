@@ -33,7 +33,7 @@ pub(super) struct Facts<'a> {
     command: &'a CommandSpec,
     pub(super) command_id: CommandId,
     pub(super) intent: Option<u64>,
-    pub(super) collection: Collection,
+    pub(super) collection: Collection<'a>,
     pub(super) ended: Option<Ended>,
     pub(super) stop: Option<Stop>,
     pub(super) changes: Vec<Change>,
@@ -52,7 +52,7 @@ impl<'a> Facts<'a> {
             command,
             command_id: command_id.clone(),
             intent: None,
-            collection: Collection::new(place.output_limit),
+            collection: Collection::new(place.output_limit, place.plane.masker()),
             ended: None,
             stop: None,
             changes: Vec::new(),
@@ -63,6 +63,7 @@ impl<'a> Facts<'a> {
     /// Makes the outcome, and the events that go before it.
     pub(super) fn finish(mut self, elapsed: Duration) -> (CommandOutcome, Vec<Told>) {
         let (status, mut error) = self.status();
+        self.collection.finish(self.place.plane.spill());
         let whole = |one: &Collected| one.total() == one.tail().len() as u64;
         let out_whole = whole(&self.collection.stdout);
         let err_whole = whole(&self.collection.stderr);

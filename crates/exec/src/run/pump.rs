@@ -52,14 +52,14 @@ pub(super) struct TimeLimits {
 }
 
 /// What the loop works on.
-pub(super) struct Pump<'a, 's> {
+pub(super) struct Pump<'a, 's, 'm> {
     pub(super) ambient: &'a dyn Ambient,
     pub(super) control: &'a Control,
     pub(super) guard: Option<&'a Guard>,
     pub(super) limits: TimeLimits,
     pub(super) spill: &'a Path,
     pub(super) sink: Option<&'s mut dyn OutputSink>,
-    pub(super) collection: &'a mut Collection,
+    pub(super) collection: &'a mut Collection<'m>,
     /// Called once when the command has run for a while.
     pub(super) announce: &'a mut dyn FnMut(),
 }
@@ -99,7 +99,7 @@ struct Progress {
     drain_until: Option<Duration>,
 }
 
-impl Pump<'_, '_> {
+impl Pump<'_, '_, '_> {
     /// Runs until the tree has ended and its output is read.
     pub(super) fn run(mut self, command: &mut dyn RunningCommand, mut ends: Ends) -> Pumped {
         let now = self.ambient.monotonic();

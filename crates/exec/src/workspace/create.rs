@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -167,12 +168,19 @@ impl Creation<'_> {
             let age = scope.spawn(move || base_age(git, repository, reference.as_deref()));
             let mut worktree = self.make(&survey, record, tell)?;
             let join = std::panic::resume_unwind;
-            worktree.left_behind = left.join().unwrap_or_else(|panic| join(panic))?;
+            match left.join().unwrap_or_else(|panic| join(panic)) {
+                Ok(left) => worktree.left_behind = left,
+                Err(error) => {
+                    let note = format!("what is left behind could not be listed: {error}");
+                    worktree.record.notes.push(note);
+                }
+            }
             let age = age.join().unwrap_or_else(|panic| join(panic));
             let base = &mut worktree.record.base;
             (base.committed_at, base.upstream) = (age.committed_at, age.upstream);
             (base.behind, base.ahead, base.fetched_at) = (age.behind, age.ahead, age.fetched_at);
-            worktree.record.save(&self.places(&worktree.record))?;
+            // The tree is there and recorded as ready; the age of the base is for people only.
+            let _ = worktree.record.save(&self.places(&worktree.record));
             let path = worktree.record.tree.clone();
             tell.tell(WorkspaceStep::Ready { path });
             Ok(worktree)
@@ -479,6 +487,8 @@ pub(super) fn without_filters<'a>(
     call
 }
 
+static LINKS: AtomicU64 = AtomicU64::new(0);
+
 /// Puts a link to a directory of objects where it can be shown inside, and gives the whole chain of
 /// what it borrows itself.
 pub(super) fn borrow_objects(
@@ -510,15 +520,11 @@ pub(super) fn borrow_objects(
         let name = if number == 0 { label.to_owned() } else { format!("{label}-{number}") };
         let link = places.borrowed().join(name);
         if std::fs::read_link(&link).ok().as_deref() != Some(target) {
-            let temporary = link.with_extension(format!("new-{}", std::process::id()));
+            let unique = LINKS.fetch_add(1, Ordering::Relaxed);
+            let temporary = places.incoming().join(format!("link-{}-{unique}", std::process::id()));
             let _ = std::fs::remove_file(&temporary);
             std::os::unix::fs::symlink(target, &temporary)
                 .and_then(|()| std::fs::rename(&temporary, &link))
-                .or_else(|error| {
-                    // Another task of this process made the very same link at this moment.
-                    let same = std::fs::read_link(&link).ok().as_deref() == Some(target);
-                    if same { Ok(()) } else { Err(error) }
-                })
                 .map_err(WorkspaceError::file("linking", &link))?;
         }
         links.push(link);
@@ -595,7 +601,7 @@ fn make_exclusively(path: &Path) -> Result<(), WorkspaceError> {
 
 /// The text of the marker in a task's git directory.
 pub(super) fn marker_text(record: &WorktreeRecord) -> String {
-    format!("{}\n{}\n", record.record, record.nonce)
+    format!("{}\n{}\n", record.nonce, record.record)
 }
 
 fn save_references(directory: &Path, references: &[Reference]) -> Result<(), WorkspaceError> {

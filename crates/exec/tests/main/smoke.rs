@@ -12,7 +12,8 @@ use cofferdam_journal::{MemoryJournal, SystemAmbient};
 pub(crate) fn plane(data: &std::path::Path) -> Plane {
     let ambient = Arc::new(SystemAmbient::new());
     Plane::open(PlaneOptions {
-        data_dir: data.to_owned(),
+        data: Some(cofferdam_journal::DataDir::open(data.join("data")).expect("a data directory")),
+        masker: cofferdam_core::mask::Masker::default(),
         journal: Arc::new(MemoryJournal::new(ambient.clone())),
         ambient,
         script: Some(cofferdam_exec::Script::everyday()),

@@ -1,0 +1,168 @@
+//! What planes that died have left behind: found by their leases, put in order, and said.
+//!
+//! An intent without an outcome is never taken for success: it is settled as `interrupted`. What the
+//! command had done to protected names is undone from the snapshot that went out with the intent.
+
+use std::path::Path;
+
+use cofferdam_core::ambient::Ambient;
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::error::Problem;
+use cofferdam_core::event::{Event, INTENT_RULES, NewEvent, Severity, event_type};
+use cofferdam_core::id::CommandId;
+use cofferdam_core::outcome::Status;
+use cofferdam_journal::{DataDir, Journal, JournalError, dead_leases, unsettled};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::plane::{new_event, quarantine};
+use crate::protect::{self, Change};
+use crate::provider::remove_tree;
+
+/// Something that a dead plane had begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settled {
+    /// The process that had been the plane.
+    pub pid: u32,
+    /// The command, when it was one.
+    pub command_id: Option<CommandId>,
+    /// What was begun, in words.
+    pub what: String,
+    /// Protected names that are as before again.
+    pub undone: Vec<BytePath>,
+}
+
+/// Settles every intent of planes that died.
+pub(crate) fn dead_planes(
+    data: &DataDir,
+    journal: &dyn Journal,
+    ambient: &dyn Ambient,
+) -> Result<Vec<Settled>, Problem> {
+    let told = |error: JournalError| error.to_problem();
+    let mut all = Vec::new();
+    for dead in dead_leases(data).map_err(told)? {
+        let mut events = Vec::new();
+        for intent in unsettled(journal, dead.record(), INTENT_RULES).map_err(told)? {
+            let settled = match intent.kind.as_str() {
+                event_type::EXEC_INTENDED => command(data, ambient, &intent, &mut events),
+                event_type::ISOLATION_INTENDED => {
+                    enclosure(data, ambient, &intent, &mut events);
+                    None
+                }
+                _ => None,
+            };
+            all.extend(settled.map(|one| Settled {
+                pid: dead.record().pid,
+                ..one
+            }));
+        }
+        if !events.is_empty() {
+            journal.append(&events).map_err(told)?;
+        }
+        dead.bury().map_err(told)?;
+    }
+    Ok(all)
+}
+
+fn command(
+    data: &DataDir,
+    ambient: &dyn Ambient,
+    intent: &Event,
+    events: &mut Vec<NewEvent>,
+) -> Option<Settled> {
+    let id = intent.data.get("command_id")?.clone();
+    let command_id: CommandId = serde_json::from_value(id).ok()?;
+    let snapshot = intent.data.get("protected").cloned().unwrap_or(Value::Null);
+    let changes = serde_json::from_value(snapshot).map_or_else(
+        |_| Vec::new(),
+        |snapshot| protect::restore(&snapshot, &quarantine(data.path(), &command_id)),
+    );
+    let undone = protect::undone(&changes);
+    for change in &changes {
+        events.push(undone_event(ambient, intent, &command_id, change));
+    }
+    events.push(new_event(
+        ambient,
+        &intent.subject(),
+        event_type::EXEC_SETTLED,
+        Severity::Warning,
+        json!({"command_id": command_id, "status": Status::Interrupted, "undone": undone}),
+    ));
+    let what = intent
+        .data
+        .get("argv")
+        .and_then(Value::as_array)
+        .map(|words| {
+            words
+                .iter()
+                .filter_map(Value::as_str)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .unwrap_or_default();
+    Some(Settled {
+        pid: 0,
+        command_id: Some(command_id),
+        what,
+        undone,
+    })
+}
+
+fn undone_event(
+    ambient: &dyn Ambient,
+    intent: &Event,
+    command_id: &CommandId,
+    change: &Change,
+) -> NewEvent {
+    new_event(
+        ambient,
+        &intent.subject(),
+        event_type::FILE_UNDONE,
+        Severity::Warning,
+        json!({
+            "command_id": command_id,
+            "path": change.path,
+            "rule": change.rule,
+            "what": change.what,
+            "undone": change.undone,
+        }),
+    )
+}
+
+fn enclosure(data: &DataDir, ambient: &dyn Ambient, intent: &Event, events: &mut Vec<NewEvent>) {
+    let Some(id) = intent.data.get("enclosure_id") else {
+        return;
+    };
+    let scratch = intent
+        .data
+        .get("scratch")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let removed = BytePath::parse(scratch).is_ok_and(|path| remove_scratch(data, path.as_path()));
+    events.push(new_event(
+        ambient,
+        &intent.subject(),
+        event_type::ISOLATION_ENDED,
+        Severity::Warning,
+        json!({"enclosure_id": id, "reason": "plane_died", "scratch_removed": removed}),
+    ));
+}
+
+/// Removes a scratch directory that is provably ours: a child of a directory named `scratch` in a
+/// data directory, and no link.
+fn remove_scratch(data: &DataDir, path: &Path) -> bool {
+    let ours = path.parent().is_some_and(|parent| {
+        parent.file_name().is_some_and(|name| name == "scratch")
+            && (parent.parent() == Some(data.path())
+                || parent
+                    .parent()
+                    .and_then(Path::file_name)
+                    .is_some_and(|name| name == "cofferdam"))
+    });
+    if !ours || !std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        return false;
+    }
+    remove_tree(path);
+    !path.exists()
+}
