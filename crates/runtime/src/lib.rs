@@ -1,1 +1,34 @@
-//! runtime
+//! Conversations, tasks and verification over Cofferdam's plane.
+//!
+//! The runtime takes an operation from a front door, attaches whom it is for, decides, plans, hands
+//! it to the plane and tells what came out. It starts no process and writes no file by itself: that
+//! is done by the plane, and every fact goes to the journal. Its own state is a fold of those events
+//! ([`Runtime::tasks`]), so that another process, or the next start, sees the same.
+//!
+//! - [`Runtime::run_command`]: one command behind walls (E1).
+//! - [`Runtime::run_task`]: a goal given to a worker: workspace, set-up, command, harvest, checks.
+//! - [`Runtime::diff`], [`Runtime::merge`], [`Runtime::drop_task`], [`Runtime::undo`]: what is done
+//!   with the result afterwards.
+//!
+//! Everything is synchronous: the calling thread waits. `Control` reaches into it from others.
+
+mod decide;
+mod host;
+mod idempotency;
+mod options;
+mod participants;
+mod refusal;
+mod run;
+mod runtime;
+mod scribe;
+mod system;
+mod task;
+
+pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
+pub use options::{RuntimeOptions, Surroundings};
+pub use run::{FrontDoor, RunRequest};
+pub use runtime::{Reconciled, Runtime};
+pub use task::{
+    DiffForm, TaskDiff, TaskDropped, TaskMerge, TaskOverview, TaskProgress, TaskRunRequest,
+    TaskState, TaskUndone,
+};

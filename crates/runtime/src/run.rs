@@ -1,0 +1,392 @@
+//! One command from request to outcome.
+
+use std::path::Path;
+
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::event::{Severity, event_type};
+use cofferdam_core::id::CommandId;
+use cofferdam_core::operation::{Input, RunCommand};
+use cofferdam_core::outcome::{CommandOutcome, Status};
+use cofferdam_core::plan::{self, CommandOptions, PlannedCommand, WorkspaceView};
+use cofferdam_core::policy::PolicyDocument;
+use cofferdam_core::spec::{EnclosureSpec, Network, StreamPlan};
+use cofferdam_exec::{CommandIo, Control, Run};
+use serde_json::json;
+
+use crate::decide::{Decision, decide};
+use crate::host::{PolicyRequest, Resolved};
+use crate::idempotency::Claim;
+use crate::participants::Participants;
+use crate::refusal;
+use crate::runtime::Runtime;
+use crate::scribe::{Line, to_value};
+
+/// By which door a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrontDoor {
+    /// The owner at the keyboard: no time limit unless one is said.
+    CommandLine,
+    /// A protocol: 120 s unless said, bounded.
+    Protocol,
+    /// A program that embeds the runtime: as the owner.
+    Embedded,
+}
+
+impl FrontDoor {
+    /// Gives the word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CommandLine => "command_line",
+            Self::Protocol => "protocol",
+            Self::Embedded => "embedded",
+        }
+    }
+
+    pub(crate) const fn options(self, streams: StreamPlan) -> CommandOptions {
+        match self {
+            Self::CommandLine | Self::Embedded => CommandOptions::command_line(streams),
+            Self::Protocol => CommandOptions {
+                streams,
+                ..CommandOptions::protocol()
+            },
+        }
+    }
+}
+
+/// A request to run one command, with everything around it.
+#[derive(Debug)]
+pub struct RunRequest<'a> {
+    /// Workspace and walls.
+    pub policy: PolicyRequest,
+    /// The command. Without a `cwd` it starts in the current directory where that lies within the
+    /// workspace, else at the top of the workspace.
+    pub command: RunCommand,
+    /// By which door it came.
+    pub front_door: FrontDoor,
+    /// Its streams. What [`RunCommand::stdin`] holds is taken where this gives no input.
+    pub io: CommandIo<'a>,
+    /// By what others reach into it.
+    pub control: Control,
+}
+
+impl Runtime {
+    /// Runs one command to its end.
+    ///
+    /// Whatever happens is in the outcome: a request that is refused has the status `error` or
+    /// `denied` and says why, and the journal has it too.
+    pub fn run_command(&self, request: RunRequest<'_>) -> CommandOutcome {
+        let began = self.plane.ambient().monotonic();
+        let who = Participants::new(self.plane.ambient());
+        let asked = refusal::asked_for(&request.policy.owner, Network::None);
+        let key = request.command.idempotency_key.clone();
+        let words = request.command.command.summary();
+        let door = request.front_door;
+        let opening = Opening {
+            who: &who,
+            words: &words,
+            door,
+        };
+        let claim = match key.as_deref().map(|key| self.claim(key, &opening)) {
+            None => None,
+            Some(Ok(Claim::Mine)) => Some(()),
+            Some(Ok(Claim::Ended(outcome))) => return *outcome,
+            Some(Err(problem)) => {
+                let isolation = refusal::no_walls(asked, self.uid());
+                return refusal::outcome(self.command_id(), isolation, problem, 0);
+            }
+        };
+        let mut told = claim.is_some();
+        match self.run_inner(request, &opening, &mut told) {
+            Ok(outcome) => outcome,
+            Err((problem, requested)) => {
+                let elapsed = self.plane.ambient().monotonic().saturating_sub(began);
+                let isolation = refusal::no_walls(requested.unwrap_or(asked), self.uid());
+                let id = self.command_id();
+                let outcome = refusal::outcome(id, isolation, problem, elapsed.as_millis() as u64);
+                self.tell_refusal(&opening, outcome, told)
+            }
+        }
+    }
+
+    fn run_inner(
+        &self,
+        request: RunRequest<'_>,
+        opening: &Opening<'_>,
+        told: &mut bool,
+    ) -> Result<CommandOutcome, Refused> {
+        let RunRequest {
+            mut policy,
+            mut command,
+            front_door,
+            io,
+            control,
+        } = request;
+        let early = |problem| (problem, None);
+        narrow(&mut policy, &command);
+        let resolved = self.look(&policy, Network::None).map_err(early)?;
+        let requested = refusal::requested(&resolved.policy);
+        let refused = |problem| (problem, Some(requested));
+        let decision = decide(&resolved.policy).map_err(refused)?;
+        let io = with_input(io, &mut command.stdin);
+        let view = WorkspaceView::live(&resolved.facts.workspace);
+        let spec = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())
+            .map_err(refused)?;
+        command.cwd.get_or_insert_with(|| resolved.cwd.clone());
+        let planned = plan_in(&resolved, &spec, &command, front_door, &io).map_err(refused)?;
+        if control.is_cancelled() {
+            return Err(refused(cancelled()));
+        }
+        let subject = opening.who.subject();
+        let mut lines = if *told { Vec::new() } else { opening.lines() };
+        lines.push(decided(opening, &decision, &spec, &planned));
+        lines.extend(fallback(&resolved, &spec, opening));
+        self.scribe.record(lines).map_err(refused)?;
+        *told = true;
+        let enclosure = self
+            .plane
+            .enclose(spec, requested, &subject)
+            .map_err(refused)?;
+        let outcome = enclosure.run(Run {
+            command: planned.spec,
+            subject,
+            io,
+            control,
+            timeout_clamped: !planned.clamps.is_empty(),
+        });
+        // What a journal that cannot be told any more means is said by the outcome already.
+        let _ = enclosure.close();
+        let _ = self.scribe.record(opening.ending(outcome.status));
+        Ok(outcome)
+    }
+
+    /// Writes a refusal down. A journal that cannot be written does not change what is returned.
+    fn tell_refusal(
+        &self,
+        opening: &Opening<'_>,
+        mut outcome: CommandOutcome,
+        told: bool,
+    ) -> CommandOutcome {
+        let subject = opening.who.subject();
+        let mut lines = if told { Vec::new() } else { opening.lines() };
+        let problem = outcome.error.clone();
+        let kind = if outcome.status == Status::Denied {
+            event_type::POLICY_DENIED
+        } else {
+            event_type::POLICY_DECIDED
+        };
+        let data = match outcome.denials.first() {
+            Some(denial) => to_value(denial),
+            None => Ok(json!({
+                "operation": "run_command",
+                "verdict": "refuse",
+                "rule": problem.as_ref().and_then(|one| one.field.clone()),
+                "why": problem.as_ref().map(|one| one.message.clone()),
+                "problem": problem,
+            })),
+        };
+        let ended = to_value(&outcome);
+        if let (Ok(data), Ok(ended)) = (data, ended) {
+            lines.push(Line::new(kind, &subject, data).severity(Severity::Warning));
+            lines
+                .push(Line::new(event_type::EXEC_ENDED, &subject, ended).severity(Severity::Error));
+        }
+        lines.extend(opening.ending(outcome.status));
+        if let Err(problem) = self.scribe.record(lines) {
+            outcome.error.get_or_insert(problem);
+        }
+        outcome
+    }
+
+    pub(crate) fn command_id(&self) -> CommandId {
+        let (time, random) = self.plane.ambient().id_parts();
+        CommandId::new(time, random)
+    }
+
+    /// Gives the uid as whom this process acts, for outcomes of what never ran.
+    #[expect(
+        clippy::unused_self,
+        reason = "one day the caller's, told by the front door"
+    )]
+    pub(crate) fn uid(&self) -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+}
+
+type Refused = (Problem, Option<cofferdam_core::outcome::IsolationLevel>);
+
+/// What is told of a line of work before and after the command itself.
+pub(crate) struct Opening<'a> {
+    pub(crate) who: &'a Participants,
+    pub(crate) words: &'a str,
+    pub(crate) door: FrontDoor,
+}
+
+impl Opening<'_> {
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        let subject = self.who.subject();
+        vec![
+            Line::new(
+                event_type::CONVERSATION_STARTED,
+                &subject,
+                json!({"goal": self.words, "front_door": self.door.as_str()}),
+            ),
+            Line::new(
+                event_type::AGENT_STARTED,
+                &subject,
+                json!({"name": "owner", "role": "root", "parent": null}),
+            ),
+        ]
+    }
+
+    pub(crate) fn ending(&self, status: Status) -> Vec<Line> {
+        let subject = self.who.subject();
+        vec![
+            Line::new(event_type::AGENT_ENDED, &subject, json!({"status": status})),
+            Line::new(
+                event_type::CONVERSATION_ENDED,
+                &subject,
+                json!({"status": status}),
+            ),
+        ]
+    }
+}
+
+pub(crate) fn cancelled() -> Problem {
+    Problem::new(ErrorCode::Cancelled, "it was cancelled before it started")
+}
+
+/// Puts what a request narrows into the layer that may only narrow.
+fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
+    if command.network.is_none() && command.write_access.is_none() {
+        return;
+    }
+    let layer = policy.request.get_or_insert_with(PolicyDocument::default);
+    if let Some(network) = command.network {
+        layer.network = Some(layer.network.map_or(network, |own| own.min(network)));
+    }
+    if let Some(access) = command.write_access {
+        layer.workspace = Some(layer.workspace.map_or(access, |own| own.min(access)));
+    }
+}
+
+/// Takes the request's own input where the front door gives none.
+fn with_input<'a>(io: CommandIo<'a>, stdin: &mut Input) -> CommandIo<'a> {
+    match (io, std::mem::take(stdin)) {
+        (CommandIo::Capture { input: None }, Input::Bytes(bytes)) => CommandIo::Capture {
+            input: Some(bytes.into_bytes()),
+        },
+        (io, _) => io,
+    }
+}
+
+pub(crate) const fn streams(io: &CommandIo<'_>) -> StreamPlan {
+    match io {
+        CommandIo::Terminal { .. } => StreamPlan::Terminal,
+        CommandIo::Capture { input: Some(_) } | CommandIo::Stream { input: Some(_), .. } => {
+            StreamPlan::PipesWithInput
+        }
+        CommandIo::Capture { input: None } | CommandIo::Stream { input: None, .. } => {
+            StreamPlan::Pipes
+        }
+    }
+}
+
+/// Plans a command of a request, after its directory was looked at.
+pub(crate) fn plan_in(
+    resolved: &Resolved,
+    spec: &EnclosureSpec,
+    command: &RunCommand,
+    door: FrontDoor,
+    io: &CommandIo<'_>,
+) -> Result<PlannedCommand, Problem> {
+    let planned = plan::plan_command(
+        &resolved.policy,
+        spec,
+        &resolved.facts,
+        command,
+        door.options(streams(io)),
+    )?;
+    if spec.provider != cofferdam_core::spec::ProviderKind::Memory {
+        check_directory(spec, &planned.spec.cwd)?;
+    }
+    Ok(planned)
+}
+
+/// Refuses a directory that is none, or that a link leads out of the workspace.
+fn check_directory(spec: &EnclosureSpec, cwd: &BytePath) -> Result<(), Problem> {
+    let Some(rest) = cwd.below(&spec.workspace) else {
+        return Ok(());
+    };
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let place = spec.workspace_source.join(rest);
+    let real = place
+        .as_path()
+        .canonicalize()
+        .ok()
+        .filter(|path| path.is_dir());
+    let Some(real) = real else {
+        return Err(
+            Problem::new(ErrorCode::CwdMissing, format!("{cwd} is no directory"))
+                .with_field("cwd")
+                .with_hint("make it first, or name another one"),
+        );
+    };
+    let top = spec.workspace_source.as_path();
+    let top = top.canonicalize().unwrap_or_else(|_| Path::to_owned(top));
+    if real.starts_with(&top) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        ErrorCode::CwdOutside,
+        format!("{cwd} is a link that leads out of the workspace"),
+    )
+    .with_field("cwd"))
+}
+
+fn decided(
+    opening: &Opening<'_>,
+    decision: &Decision,
+    spec: &EnclosureSpec,
+    planned: &PlannedCommand,
+) -> Line {
+    Line::new(
+        event_type::POLICY_DECIDED,
+        &opening.who.subject(),
+        json!({
+            "operation": "run_command",
+            "verdict": decision.verdict,
+            "rule": decision.rule,
+            "why": decision.why,
+            "provider": spec.provider,
+            "network": spec.network,
+            "spec_hash": spec.hash(),
+            "clamps": planned.clamps,
+        }),
+    )
+}
+
+/// Tells that another provider than the wished one is in effect.
+pub(crate) fn fallback(
+    resolved: &Resolved,
+    spec: &EnclosureSpec,
+    opening: &Opening<'_>,
+) -> Option<Line> {
+    let wished = resolved.policy.provider.value.first();
+    (wished != spec.provider).then(|| {
+        let why = resolved
+            .facts
+            .providers
+            .iter()
+            .find(|one| one.provider == wished)
+            .and_then(|one| one.problem.clone());
+        Line::new(
+            event_type::ISOLATION_FALLBACK,
+            &opening.who.subject(),
+            json!({"from": wished, "to": spec.provider, "why": why}),
+        )
+        .severity(Severity::Warning)
+    })
+}

@@ -1,0 +1,199 @@
+//! The runtime itself: what every operation has in common.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::error::Problem;
+use cofferdam_core::mask::Masker;
+use cofferdam_core::operation::RunCommand;
+use cofferdam_core::outcome::Status;
+use cofferdam_core::plan::{self, CommandOptions, WorkspaceView};
+use cofferdam_core::policy::{EffectivePolicy, Explanation};
+use cofferdam_core::spec::{LaunchSpec, Network, StreamPlan};
+use cofferdam_exec::{Plane, PlaneOptions, Settled};
+use cofferdam_journal::{DataDir, Journal, SqliteJournal};
+
+use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
+use crate::options::{RuntimeOptions, Surroundings};
+use crate::scribe::Scribe;
+use crate::system::SystemHost;
+
+/// Values shorter than this are no secrets, and masking them would mask half of every output.
+const SECRET_BYTES: usize = 6;
+
+/// A task that a plane left behind when it died, as it was settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reconciled {
+    /// The task's number.
+    pub number: u64,
+    /// Its goal.
+    pub goal: String,
+    /// What it is now.
+    pub status: Status,
+    /// What became of its place, in words.
+    pub place: String,
+}
+
+/// Carries out operations for one caller. Shared by reference between threads.
+#[derive(Debug)]
+pub struct Runtime {
+    pub(crate) plane: Plane,
+    pub(crate) scribe: Scribe,
+    pub(crate) data_dir: PathBuf,
+    host: Box<dyn HostDoor>,
+}
+
+/// Gathers the values of the caller's variables that look like secrets.
+fn secrets(surroundings: &Surroundings) -> Masker {
+    Masker::new(
+        surroundings
+            .variables()
+            .filter(|(name, value)| {
+                value.len() >= SECRET_BYTES && plan::looks_secret(&name.to_string_lossy())
+            })
+            .map(|(_, value)| value.as_encoded_bytes()),
+    )
+}
+
+impl Runtime {
+    /// Opens the data directory, the journal and the plane.
+    ///
+    /// # Errors
+    ///
+    /// `data_dir_refused`, and those of opening the journal.
+    pub fn open(options: RuntimeOptions) -> Result<Self, Problem> {
+        let RuntimeOptions {
+            data_dir,
+            surroundings,
+            ambient,
+            journal,
+            host,
+            script,
+        } = options;
+        let path = match data_dir {
+            Some(path) => surroundings.directory().join(path),
+            None => surroundings.data_dir()?,
+        };
+        let directory = DataDir::open(path).map_err(|error| error.to_problem())?;
+        let journal: Arc<dyn Journal> = match journal {
+            Some(journal) => journal,
+            None => Arc::new(
+                SqliteJournal::open(&directory, Arc::clone(&ambient))
+                    .map_err(|error| error.to_problem())?,
+            ),
+        };
+        let data_dir = directory.path().to_owned();
+        let masker = secrets(&surroundings);
+        let plane = Plane::open(PlaneOptions {
+            data: Some(directory),
+            journal,
+            ambient,
+            masker: masker.clone(),
+            script,
+        })?;
+        let scribe = Scribe::new(plane.clone(), masker);
+        let host = host.unwrap_or_else(|| {
+            Box::new(SystemHost {
+                surroundings: surroundings.clone(),
+            })
+        });
+        Ok(Self {
+            plane,
+            scribe,
+            data_dir,
+            host,
+        })
+    }
+
+    /// Lends the plane.
+    pub const fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
+    /// Lists what planes that died had left, as it was settled when this one was opened.
+    pub fn settled(&self) -> &[Settled] {
+        self.plane.settled()
+    }
+
+    /// Lends the journal.
+    pub fn journal(&self) -> &Arc<dyn Journal> {
+        self.plane.journal()
+    }
+
+    /// Lends the data directory.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Resolves workspace, policy and facts for a single command; `task` for one of a task.
+    pub(crate) fn look(
+        &self,
+        policy: &PolicyRequest,
+        network: Network,
+    ) -> Result<Resolved, Problem> {
+        self.host.look(LookRequest {
+            policy,
+            base: EffectivePolicy::built_in().with_default_network(network),
+            data_dir: &self.data_dir,
+        })
+    }
+
+    /// Names a scratch directory for one enclosure; the plane makes and removes it.
+    pub(crate) fn scratch(&self) -> BytePath {
+        let (time, random) = self.plane.ambient().id_parts();
+        let name = cofferdam_core::id::EnclosureId::new(time, random);
+        self.data_dir.join("scratch").join(name.as_str()).into()
+    }
+
+    /// Tells for each value of the policy which layer gave it, and the launch that results; nothing
+    /// is started.
+    ///
+    /// # Errors
+    ///
+    /// Whatever would refuse the command.
+    pub fn explain(
+        &self,
+        policy: &PolicyRequest,
+        command: Option<&RunCommand>,
+    ) -> Result<Explanation, Problem> {
+        let resolved = self.look(policy, Network::None)?;
+        let view = WorkspaceView::live(&resolved.facts.workspace);
+        let enclosure = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?;
+        let nothing = RunCommand::argv(["true"]);
+        let mut request = command.unwrap_or(&nothing).clone();
+        request.cwd.get_or_insert_with(|| resolved.cwd.clone());
+        let planned = plan::plan_command(
+            &resolved.policy,
+            &enclosure,
+            &resolved.facts,
+            &request,
+            CommandOptions::command_line(StreamPlan::Pipes),
+        )?;
+        let launch = LaunchSpec {
+            enclosure,
+            command: planned.spec,
+        };
+        Ok(Explanation::new(&resolved.policy, launch))
+    }
+}
+
+impl Runtime {
+    /// Tells whether the plane that holds a lease lives: its file is there, and locked.
+    pub(crate) fn is_alive(&self, lease: &str) -> bool {
+        if lease == self.plane.lease().as_str() {
+            return true;
+        }
+        // The name of a file, never a path.
+        if lease.contains('/') {
+            return false;
+        }
+        let path = self.data_dir.join("leases").join(lease);
+        std::fs::File::open(path).is_ok_and(|file| {
+            matches!(
+                file.try_lock_shared(),
+                Err(std::fs::TryLockError::WouldBlock)
+            )
+        })
+    }
+}
