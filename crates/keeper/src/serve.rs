@@ -269,7 +269,6 @@ fn set_up(setup: &Setup) -> Result<Walls, SandboxError> {
     };
     let seccomp = setup
         .seccomp
-        .as_ref()
         .map(|options| Filter::new(options).compile())
         .transpose()?;
     Ok(Walls {

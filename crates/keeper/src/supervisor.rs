@@ -217,32 +217,32 @@ impl<S: AsFd> Supervisor<'_, S> {
             swept: Swept::NothingLeft,
         };
         if !empty {
-            self.end_rest(running, &mut exited);
+            end_rest(running, &mut exited);
         }
         self.say(&SupervisorReply::Exited(exited))
     }
+}
 
-    fn end_rest(&self, running: &Running, exited: &mut Exited) {
-        let mut status = exited.status;
-        let swept = sweep(running.sweep, &BTreeSet::new(), |reaped| {
-            if reaped.pid == running.pid && status.is_none() {
-                status = Some(reaped.status);
-            }
-        });
-        exited.status = status;
-        match swept {
-            Ok(mut sweep) => {
-                sweep
-                    .leftovers
-                    .retain(|leftover| leftover.pid != running.pid);
-                exited.usage.add(sweep.usage);
-                exited.leftover_count = u32::try_from(sweep.leftovers.len()).unwrap_or(u32::MAX);
-                sweep.leftovers.truncate(Exited::MOST_LEFTOVERS);
-                exited.leftovers = sweep.leftovers;
-                exited.swept = sweep.swept;
-            }
-            // Whoever cannot look must not say that nothing is there.
-            Err(_) => exited.swept = Swept::Deadline,
+fn end_rest(running: &Running, exited: &mut Exited) {
+    let mut status = exited.status;
+    let swept = sweep(running.sweep, &BTreeSet::new(), |reaped| {
+        if reaped.pid == running.pid && status.is_none() {
+            status = Some(reaped.status);
         }
+    });
+    exited.status = status;
+    match swept {
+        Ok(mut sweep) => {
+            sweep
+                .leftovers
+                .retain(|leftover| leftover.pid != running.pid);
+            exited.usage.add(sweep.usage);
+            exited.leftover_count = u32::try_from(sweep.leftovers.len()).unwrap_or(u32::MAX);
+            sweep.leftovers.truncate(Exited::MOST_LEFTOVERS);
+            exited.leftovers = sweep.leftovers;
+            exited.swept = sweep.swept;
+        }
+        // Whoever cannot look must not say that nothing is there.
+        Err(_) => exited.swept = Swept::Deadline,
     }
 }

@@ -95,7 +95,6 @@ pub struct Metadata {
 impl From<&Stat> for Metadata {
     #[expect(
         clippy::unnecessary_cast,
-        clippy::cast_lossless,
         reason = "widths differ between architectures"
     )]
     fn from(stat: &Stat) -> Self {

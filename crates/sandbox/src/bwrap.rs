@@ -25,6 +25,16 @@ const ARGUMENTS: RawFd = 5;
 const STATUS: RawFd = 6;
 const FIRST_CONTENT: RawFd = 7;
 
+/// What whoever mounts an overlay has to hold: mounting, and changing files in the layers, whose
+/// working directory nobody else may enter.
+pub const OVERLAY_CAPABILITIES: [&str; 5] = [
+    "CAP_SYS_ADMIN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_CHOWN",
+    "CAP_FSETID",
+];
+
 /// Holds what bubblewrap is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BwrapArguments {
@@ -48,8 +58,12 @@ pub fn bwrap_arguments(spec: &EnclosureSpec) -> BwrapArguments {
     }
     made.flag(&["--die-with-parent", "--as-pid-1", "--cap-drop", "ALL"]);
     if !spec.caches.is_empty() {
-        // Only until the keeper has mounted the layers; it gives this up before it serves.
-        made.flag(&["--cap-add", "CAP_SYS_ADMIN"]);
+        // Only until the keeper has mounted the layers; it gives these up before it serves. The
+        // kernel keeps them for its own work on the layers, which is done in the name of whoever
+        // mounted them.
+        for capability in OVERLAY_CAPABILITIES {
+            made.flag(&["--cap-add", capability]);
+        }
     } else if !spec.seccomp.nested_sandbox {
         made.flag(&["--disable-userns"]);
     }

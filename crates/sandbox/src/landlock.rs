@@ -182,8 +182,7 @@ pub fn build_ruleset(plan: &LandlockPlan) -> Result<Ruleset, SandboxError> {
         return Err(SandboxError::new(Step::Landlock, libc::ENOSYS));
     }
     let governed = match abi {
-        0..=3 => ALL & !IOCTL_DEV,
-        4 => ALL & !IOCTL_DEV,
+        0..=4 => ALL & !IOCTL_DEV,
         _ => ALL,
     };
     let attribute = RulesetAttribute {

@@ -23,6 +23,10 @@ pub enum Resource {
 }
 
 /// Lowers one resource to a value.
+#[expect(
+    clippy::unsafe_derive_deserialize,
+    reason = "any value is a valid request to the kernel"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limit {
     /// What is limited.

@@ -186,7 +186,7 @@ const SOCKET_TYPE: u32 = 0xf;
 
 impl Filter {
     /// Builds the filter that goes with these options.
-    pub fn new(options: &SeccompOptions) -> Self {
+    pub fn new(options: SeccompOptions) -> Self {
         let mut filter = Self { rules: Vec::new() };
         for name in REFUSED {
             filter.refuse(name, Action::NotPermitted, &[]);
@@ -226,7 +226,7 @@ impl Filter {
         filter
     }
 
-    fn sockets(&mut self, options: &SeccompOptions) {
+    fn sockets(&mut self, options: SeccompOptions) {
         let family = |number: i32| number.unsigned_abs();
         let unix = family(libc::AF_UNIX);
         let internet = [family(libc::AF_INET), family(libc::AF_INET6)];
@@ -411,7 +411,7 @@ fn block(rule: &Rule) -> Option<Vec<libc::sock_filter>> {
     let out = code.len();
     code.push(load(OFFSET_NUMBER));
     for (place, one) in code.iter_mut().enumerate() {
-        let distance = u8::try_from(out.checked_sub(place + 1).unwrap_or(0)).ok()?;
+        let distance = u8::try_from(out.saturating_sub(place + 1)).ok()?;
         if distance == OUT {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,19 @@ pub(crate) struct Host {
     pub(crate) supervisors: Vec<SupervisorClient>,
 }
 
+/// Starts the keeper's program on this end of a channel.
+pub(crate) fn start_program(channel: BorrowedFd<'_>) -> Spawned {
+    let program = CString::new(env!("CARGO_BIN_EXE_cofferdam-keeper")).expect("a path");
+    let mut spec = Spawn::new(Program::Paths(vec![program]), vec![c"keeper".to_owned()]);
+    spec.descriptors = vec![(channel, 3)];
+    spec.new_session = true;
+    spawn(&spec).expect("the keeper starts")
+}
+
 impl Host {
     pub(crate) fn start(setup: &Setup, supervisors: usize) -> Self {
         let (ours, theirs) = message_pair().expect("a channel");
-        let program = CString::new(env!("CARGO_BIN_EXE_cofferdam-keeper")).expect("a path");
-        let mut spec = Spawn::new(Program::Paths(vec![program]), vec![c"keeper".to_owned()]);
-        spec.descriptors = vec![(theirs.as_fd(), 3)];
-        spec.new_session = true;
-        let process = spawn(&spec).expect("the keeper starts");
+        let process = start_program(theirs.as_fd());
         drop(theirs);
         let keeper = KeeperClient::new(ours);
         let (ready, supervisors) = keeper.hello(setup, supervisors).expect("a greeting");

@@ -23,7 +23,7 @@ fn descriptors_go_where_they_shall_even_crosswise() {
     let files: Vec<std::fs::File> = ["a", "b", "c"].into_iter().map(file).collect();
     let low = files
         .iter()
-        .map(|file| std::os::fd::AsRawFd::as_raw_fd(file))
+        .map(std::os::fd::AsRawFd::as_raw_fd)
         .collect::<Vec<_>>();
     // Each goes to the number of the next one.
     let mut spec = program(&[
