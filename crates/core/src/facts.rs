@@ -45,6 +45,9 @@ pub struct HostFacts {
     /// The paths that the policy names, as they are on this host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathFact>,
+    /// Content of a global git configuration for use inside: identity, aliases, harmless settings.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub git_config: String,
     /// The shell that runs text, by absolute path.
     #[serde(default = "plain_shell")]
     pub shell: BytePath,

@@ -14,6 +14,7 @@ mod control;
 mod enclosure;
 mod guard;
 mod hints;
+pub mod host;
 mod output;
 mod plane;
 mod protect;
@@ -22,6 +23,9 @@ mod quiet;
 mod run;
 mod settle;
 mod spawner;
+mod git;
+mod tool;
+pub mod workspace;
 
 pub use control::{Control, TerminalSize};
 pub use enclosure::{Enclosure, QuietOutput};

@@ -274,7 +274,7 @@ pub(super) fn environment(
     put("GIT_TERMINAL_PROMPT", BytePath::from("0"));
     put("COFFERDAM", BytePath::from("1"));
     if let Some(git_config) = git_config {
-        if facts.workspace.git.is_some() {
+        if !facts.git_config.is_empty() {
             put("GIT_CONFIG_GLOBAL", git_config);
         }
         put("GIT_CONFIG_NOSYSTEM", BytePath::from("1"));

@@ -129,10 +129,10 @@ pub(super) fn mounts(
             });
         }
     }
-    if let Some(git) = &facts.workspace.git {
+    if !facts.git_config.is_empty() {
         built.steps.push(Mount::Content {
             target: BytePath::from(GIT_CONFIG_INSIDE),
-            content: BytePath::from(git.portable_config.as_str()),
+            content: BytePath::from(facts.git_config.as_str()),
         });
     }
     (finish(built), caches(reach, facts))

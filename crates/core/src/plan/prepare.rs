@@ -107,7 +107,12 @@ pub fn prepare(
         workspace: view.inside.clone(),
         workspace_source: view.source.clone(),
         identity: facts.owner.identity.clone(),
-        scratch: scratch.clone(),
+        // What is private stands in file systems of the view where there is one.
+        scratch: if has_mounts || provider == ProviderKind::Memory {
+            BytePath::default()
+        } else {
+            scratch.clone()
+        },
         mounts: steps,
         caches,
         network,
@@ -153,10 +158,10 @@ fn private_places(provider: ProviderKind, facts: &HostFacts, scratch: &BytePath)
     let mut places = vec![directory("tmp")];
     if provider == ProviderKind::Landlock {
         places.push(directory("home"));
-        if let Some(git) = &facts.workspace.git {
+        if !facts.git_config.is_empty() {
             places.push(Mount::Content {
                 target: scratch.join("gitconfig"),
-                content: BytePath::from(git.portable_config.as_str()),
+                content: BytePath::from(facts.git_config.as_str()),
             });
         }
     }

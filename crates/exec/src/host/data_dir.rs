@@ -92,8 +92,10 @@ fn check(path: &Path) -> Result<(), Problem> {
     }
     let mode = found.mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Err(refused(path, &format!("its mode is {mode:o}, others can get in"))
-            .with_hint(format!("chmod 700 {}", path.display())));
+        return Err(
+            refused(path, &format!("its mode is {mode:o}, others can get in"))
+                .with_hint(format!("chmod 700 {}", path.display())),
+        );
     }
     Ok(())
 }
@@ -112,7 +114,10 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("a/b");
         let found = data_dir(&surroundings(&path)).expect("made");
-        let mode = std::fs::metadata(found).expect("there").permissions().mode();
+        let mode = std::fs::metadata(found)
+            .expect("there")
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o700);
     }
 

@@ -119,7 +119,10 @@ fn expand(patterns: &[&BytePath], tree: &Path) -> Vec<PathFact> {
             } else {
                 format!("**/{text}")
             };
-            let glob = GlobBuilder::new(&full).literal_separator(true).build().ok()?;
+            let glob = GlobBuilder::new(&full)
+                .literal_separator(true)
+                .build()
+                .ok()?;
             Some((*written, glob.compile_matcher()))
         })
         .collect();
@@ -136,7 +139,9 @@ fn expand(patterns: &[&BytePath], tree: &Path) -> Vec<PathFact> {
         };
         for entry in entries.flatten() {
             let path = below.join(entry.file_name());
-            let Ok(kind) = entry.file_type() else { continue };
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
             let hit = matchers.iter().find(|(_, glob)| glob.is_match(&path));
             if let Some((written, _)) = hit {
                 // A link that is denied is judged by where it leads, which another rule may name.
@@ -168,7 +173,10 @@ mod tests {
         let pattern = BytePath::from("*.pem");
         let found = expand(&[&pattern], &base.join("tree"));
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].path, BytePath::from(base.join("tree/deep/key.pem")));
+        assert_eq!(
+            found[0].path,
+            BytePath::from(base.join("tree/deep/key.pem"))
+        );
         assert_eq!(found[0].written, pattern);
     }
 

@@ -50,7 +50,9 @@ impl Surroundings {
 
     /// Gives a variable that holds an absolute path.
     pub fn path(&self, name: &str) -> Option<&Path> {
-        self.get(name).map(Path::new).filter(|path| path.is_absolute())
+        self.get(name)
+            .map(Path::new)
+            .filter(|path| path.is_absolute())
     }
 
     /// Lends every variable, sorted by name.
