@@ -64,6 +64,10 @@ event_types! {
     TASK_STATE = "task.state";
     /// A task ended. data: the task's result.
     TASK_ENDED = "task.ended";
+    /// Intent: an ended task is to be merged, dropped, or one of that taken back. data: `{lease, action_id, action}`.
+    TASK_ACTION_INTENDED = "task.action_intended";
+    /// That was done or refused. data: `{action_id, action, status, problem, …}`.
+    TASK_ACTION_ENDED = "task.action_ended";
     /// A message was sent. data: `{from, to, text}`.
     MESSAGE_SENT = "message.sent";
     /// Intent: a command is to be started. data: `{lease, command_id, argv, cwd, spec_hash, timeout_ms, protections}`.
