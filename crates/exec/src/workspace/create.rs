@@ -45,7 +45,7 @@ impl Lease {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self { _file: file })),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(WorkspaceError::file("locking the lease", path)(errno.into())),
+            Err(errno) => Err(WorkspaceError::file("locking the lease", &path)(errno.into())),
         }
     }
 }
@@ -424,6 +424,7 @@ impl Creation<'_> {
         let others = |one: &&Reference| !one.name.starts_with("refs/heads/cofferdam/");
         let references: Vec<Reference> =
             survey.references.iter().filter(others).cloned().collect();
+        let shallow = read(repository.common_dir.join("shallow"));
         let directory = GitDirectory {
             borrowed: &paths,
             object_format: &repository.object_format,
@@ -433,13 +434,13 @@ impl Creation<'_> {
             branch: Some((&branch, &record.base.oid)),
             exclude: &self.excludes(survey),
             sparse: sparse.as_deref(),
-            shallow: read(repository.common_dir.join("shallow")).as_deref(),
+            shallow: shallow.as_deref(),
             work_tree: None,
         };
         directory.write(&git_dir).map_err(WorkspaceError::file("writing git directory", &git_dir))?;
         let marker = git_dir.join(MARKER);
         std::fs::write(&marker, marker_text(record))
-            .map_err(WorkspaceError::file("writing the marker", marker))
+            .map_err(WorkspaceError::file("writing the marker", &marker))
     }
 
     /// What the user's checkout ignores beyond its `.gitignore` files is ignored in the tree too.
@@ -593,7 +594,7 @@ fn make_exclusively(path: &Path) -> Result<(), WorkspaceError> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 return Err(WorkspaceError::DirectoryTaken { path: path.to_path_buf() });
             }
-            Err(error) => return Err(WorkspaceError::file("making the directory", path)(error)),
+            Err(error) => return Err(WorkspaceError::file("making the directory", &path)(error)),
         }
     }
     Err(WorkspaceError::DirectoryTaken { path: path.to_path_buf() })
@@ -613,7 +614,7 @@ fn save_references(directory: &Path, references: &[Reference]) -> Result<(), Wor
         text.push('\n');
     }
     let path = directory.join("references");
-    std::fs::write(&path, text).map_err(WorkspaceError::file("writing", path))
+    std::fs::write(&path, text).map_err(WorkspaceError::file("writing", &path))
 }
 
 /// Looks at a tree that was just made: what git reported is not taken for granted.
@@ -719,7 +720,7 @@ impl WorktreeRecord {
         let text = serde_json::to_vec_pretty(self).map_err(|error| {
             WorkspaceError::file("writing the record", &path)(std::io::Error::other(error))
         })?;
-        files::replace_file(&path, &text).map_err(WorkspaceError::file("writing the record", path))
+        files::replace_file(&path, &text).map_err(WorkspaceError::file("writing the record", &path))
     }
 
     /// Reads the record in a directory; `None` when there is none.
@@ -728,10 +729,10 @@ impl WorktreeRecord {
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(WorkspaceError::file("reading the record", path)(error)),
+            Err(error) => return Err(WorkspaceError::file("reading the record", &path)(error)),
         };
         serde_json::from_slice(&text).map(Some).map_err(|error| {
-            WorkspaceError::file("reading the record", path)(std::io::Error::other(error))
+            WorkspaceError::file("reading the record", &path)(std::io::Error::other(error))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong with a task's working tree.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -138,9 +138,9 @@ impl From<GitError> for WorkspaceError {
 impl WorkspaceError {
     pub(crate) fn file(
         step: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
+        path: &Path,
+    ) -> impl FnOnce(std::io::Error) -> Self + use<> {
+        let path = path.to_path_buf();
         move |source| Self::File { step, path, source }
     }
 

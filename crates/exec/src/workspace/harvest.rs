@@ -107,7 +107,7 @@ impl Workspaces {
             sweep_scratch(record.tree_path(), &name);
         }
         if record.strategy == WorkspaceStrategy::Persistent {
-            self.settle_persistent(record, &harvest.commit, walls)?;
+            self.settle_persistent(&harvest.commit, walls)?;
         }
         let done =
             WorktreeRecord { state: TreeState::Harvested, harvest: Some(harvest), ..record.clone() };
@@ -138,11 +138,12 @@ impl Workspaces {
         let mut tips: Vec<&str> = vec![&snapshot.commit];
         tips.extend(saved.iter().map(|one| one.oid.as_str()));
         incoming.check_connected(&self.git, &tips)?;
-        let is_changed = snapshot.commit != record.base.oid;
+        let is_changed = snapshot.commit != record.measured_from();
         let tree = incoming.tree_of(&self.git, &snapshot.commit)?;
         let descends_from_base = incoming.descends(&self.git, &record.base.oid, &snapshot.commit)?;
-        let own_commits = incoming.count(&self.git, record.measured_from(), &snapshot.commit)?
-            - u64::from(snapshot.uncommitted);
+        let own_commits = incoming
+            .count(&self.git, record.measured_from(), &snapshot.commit)?
+            .saturating_sub(u64::from(snapshot.uncommitted));
 
         let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
         incoming.move_in()?;

@@ -43,7 +43,7 @@ impl<'a> Incoming<'a> {
         }
         let alternates = objects.join("info/alternates");
         std::fs::write(&alternates, alternate_line(&repository.objects))
-            .map_err(make("writing", alternates))?;
+            .map_err(make("writing", &alternates))?;
         Ok(own)
     }
 

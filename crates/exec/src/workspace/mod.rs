@@ -160,11 +160,6 @@ impl WorktreeRecord {
     fn tree_path(&self) -> &Path {
         self.tree.as_path()
     }
-
-    /// The oid that names nothing, in the length of this repository.
-    fn no_oid(&self) -> String {
-        "0".repeat(if self.object_format == "sha256" { 64 } else { 40 })
-    }
 }
 
 /// Where things lie for one repository.
@@ -215,7 +210,7 @@ fn make_private(path: &Path) -> Result<(), WorkspaceError> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(WorkspaceError::file("making the directory", path))
+        .map_err(WorkspaceError::file("making the directory", &path))
 }
 
 fn prepare_place(trees: &Path) -> Result<PathBuf, WorkspaceError> {
@@ -248,7 +243,7 @@ fn as_identity<T: Send, E: Send + From<WorkspaceError>>(
     let outcome = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             take_identity(identity)
-                .map_err(WorkspaceError::file("taking on the owner's identity", ""))?;
+                .map_err(WorkspaceError::file("taking on the owner's identity", Path::new("")))?;
             work()
         });
         worker.join()

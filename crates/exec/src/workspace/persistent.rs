@@ -34,6 +34,7 @@ pub(super) fn take_over(
     if !before.is_same_directory() {
         return Err(WorkspaceError::DirectoryTaken { path: record.tree_path().to_path_buf() });
     }
+    let older = before.base_reference();
     record.identity = before.identity;
     record.nonce = before.nonce;
     record.seeds = before.seeds;
@@ -60,7 +61,7 @@ pub(super) fn take_over(
         ));
         // Two references hold the same base for a moment; the older one goes with its task.
         let _lock = RepositoryLock::take(&workspaces.locks(), &repository.common_dir)?;
-        workspaces.release(&repository, &before.base_reference())?;
+        workspaces.release(&repository, &older)?;
     }
     record.save(places)?;
     Ok(Some(lease))
@@ -90,7 +91,6 @@ impl Workspaces {
     /// Puts a tree that lasts on its harvested commit, so that the next task finds it clean.
     pub(super) fn settle_persistent(
         &self,
-        record: &WorktreeRecord,
         commit: &str,
         walls: &dyn InsideGit,
     ) -> Result<(), WorkspaceError> {

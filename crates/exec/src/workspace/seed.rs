@@ -43,7 +43,7 @@ pub(crate) fn plant(
         .run()?;
     let ignored: HashSet<&[u8]> = pieces(&answer.stdout).collect();
     let open = |path: &Path| {
-        files::open_directory(path).map_err(WorkspaceError::file("opening", path.to_path_buf()))
+        files::open_directory(path).map_err(WorkspaceError::file("opening", path))
     };
     let (from, to) = (open(&repository.top)?, open(&tree)?);
     let mut passed_over = 0;

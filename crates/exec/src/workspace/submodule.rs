@@ -111,6 +111,7 @@ fn fill(
     if let Some(parent) = own.parent() {
         std::fs::create_dir_all(parent).map_err(file("making", parent))?;
     }
+    let shallow = std::fs::read(store.join("shallow")).ok();
     let directory = GitDirectory {
         borrowed: &borrowed,
         object_format: &parts.repository.object_format,
@@ -120,7 +121,7 @@ fn fill(
         branch: None,
         exclude: b"",
         sparse: None,
-        shallow: std::fs::read(store.join("shallow")).ok().as_deref(),
+        shallow: shallow.as_deref(),
         work_tree: Some(&work_tree),
     };
     directory.write(&own).map_err(file("writing git directory", &own))?;
@@ -139,6 +140,6 @@ fn fill(
         .append(true)
         .open(&settings)
         .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(file("writing", settings))?;
+        .map_err(file("writing", &settings))?;
     Ok(None)
 }

@@ -1,0 +1,128 @@
+//! Looking at what a task brought in, dropping it, and bringing it back.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::create::checkout_of;
+use super::record::WorktreeRecord;
+use super::{WorkspaceError, Workspaces};
+use crate::git::{GitError, RefChange, Reference, RepositoryLock};
+
+/// References of a dropped task, and where they are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dropped {
+    /// Each reference: what it was, where it is kept, what it names.
+    pub references: Vec<super::Saved>,
+}
+
+impl Workspaces {
+    /// Gives the differences that a harvested task made, in git's own form, without colours.
+    pub fn diff(&self, record: &WorktreeRecord) -> Result<Vec<u8>, WorkspaceError> {
+        let Some(harvest) = &record.harvest else {
+            return Err(WorkspaceError::State { why: "the task is not harvested yet".to_owned() });
+        };
+        self.acting(|| {
+            let repository = record.user_repository();
+            let output = self
+                .git
+                .on(&repository.git_dir, &repository.top)
+                .args(["diff-tree", "-r", "-p", "-M", "--binary", "--full-index", "--no-color"])
+                .args(["--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"])
+                .args([record.measured_from(), &harvest.commit, "--"])
+                .output()?;
+            Ok(output)
+        })
+    }
+
+    /// Gives a file as it was where the task began; `None` when there was none.
+    pub fn file_at_base(
+        &self,
+        record: &WorktreeRecord,
+        path: &cofferdam_core::bytes::BytePath,
+    ) -> Result<Option<Vec<u8>>, WorkspaceError> {
+        use std::os::unix::ffi::OsStrExt;
+        self.acting(|| {
+            let repository = record.user_repository();
+            // A carried commit is in the task's own store until it is brought in.
+            let mut call = self.git.on(&repository.git_dir, &repository.top);
+            if record.carried.is_some() && record.harvest.is_none() {
+                let objects = record.tree_path().join(".git/objects");
+                call = call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects.as_os_str().as_bytes());
+            }
+            let mut name = record.measured_from().as_bytes().to_vec();
+            name.push(b':');
+            name.extend_from_slice(path.as_bytes());
+            let answer = call
+                .args(["cat-file", "blob"])
+                .args([std::ffi::OsStr::from_bytes(&name)])
+                .run()?;
+            Ok((answer.code() == Some(0)).then_some(answer.stdout))
+        })
+    }
+
+    /// Takes a task's branch and saved references away, into `refs/cofferdam/trash/<run>/<worker>/`.
+    ///
+    /// Refused while the branch is checked out somewhere. The tree is a matter of
+    /// [`Workspaces::remove`].
+    pub fn drop_task(&self, record: &WorktreeRecord) -> Result<Dropped, WorkspaceError> {
+        self.acting(|| {
+            let repository = &record.user_repository();
+            let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
+            let branch = record.branch_reference();
+            if let Some(path) = checkout_of(&self.git, repository, &branch)? {
+                return Err(WorkspaceError::State {
+                    why: format!("branch {} is checked out in {}", record.branch, path.display()),
+                });
+            }
+            let saved = record.saved_prefix();
+            let found = self.git.references(repository, &[&branch, &saved])?;
+            let trash = record.trash_prefix();
+            let mut dropped = Vec::new();
+            let mut changes = Vec::new();
+            for Reference { name, oid, .. } in found {
+                let kept = if name == branch {
+                    format!("{trash}/branch")
+                } else if let Some(rest) = name.strip_prefix(&saved) {
+                    format!("{trash}/saved{rest}")
+                } else {
+                    continue;
+                };
+                changes.push(match self.git.reference(repository, &kept)? {
+                    None => RefChange::create(kept.as_str(), oid.as_str()),
+                    Some(old) => RefChange::update(kept.as_str(), oid.as_str(), old),
+                });
+                changes.push(RefChange::delete(name.as_str(), oid.as_str()));
+                dropped.push(super::Saved { name, reference: kept, oid });
+            }
+            if !changes.is_empty() {
+                self.git.change_references(repository, "cofferdam: drop", &changes)?;
+            }
+            Ok(Dropped { references: dropped })
+        })
+    }
+
+    /// Brings back what [`Workspaces::drop_task`] took away.
+    pub fn undo_drop(
+        &self,
+        record: &WorktreeRecord,
+        dropped: &Dropped,
+    ) -> Result<(), WorkspaceError> {
+        self.acting(|| {
+            let repository = &record.user_repository();
+            let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
+            let mut changes = Vec::new();
+            for one in &dropped.references {
+                changes.push(RefChange::create(one.name.as_str(), one.oid.as_str()));
+                changes.push(RefChange::delete(one.reference.as_str(), one.oid.as_str()));
+            }
+            match self.git.change_references(repository, "cofferdam: undo drop", &changes) {
+                Err(GitError::RefMoved { stderr }) => Err(WorkspaceError::BranchTaken {
+                    branch: record.branch.clone(),
+                    by: stderr,
+                }),
+                other => Ok(other?),
+            }
+        })
+    }
+}

@@ -1,0 +1,339 @@
+//! Merging a task's branch into a branch of the user's, and taking that back.
+//!
+//! The merge is computed without a working tree. It is applied only when the target is where it was
+//! seen, and, where the target is checked out, only when that checkout is clean; the user's changes
+//! are never stashed, reset or overwritten.
+
+use std::path::PathBuf;
+
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::task::ChangeKind;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::create::checkout_of;
+use super::files;
+use super::record::WorktreeRecord;
+use super::{WorkspaceError, Workspaces, carry};
+use crate::git::{GitError, RefChange, Repository, RepositoryLock, diff_trees};
+use crate::tool::Input;
+
+/// What is to be merged, and where to.
+#[derive(Debug, Clone, Default)]
+pub struct MergeRequest {
+    /// The branch that takes it, without `refs/heads/`; the base's branch when there is none.
+    pub target: Option<String>,
+    /// The first line of a merge commit, where one is made.
+    pub message: String,
+    /// Names below the top that the host's tools execute or obey; a change of one is refused. A
+    /// directory stands for everything below it.
+    pub protected: Vec<BytePath>,
+}
+
+/// A merge that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Merged {
+    /// The branch that took it, by its full name.
+    pub target: String,
+    /// Where it was.
+    pub old: String,
+    /// Where it is; the same as `old` when there was nothing to merge.
+    pub new: String,
+    /// Whether the branch only went forward, without a merge commit.
+    pub fast_forward: bool,
+    /// The checkout that was brought along, where there is one.
+    pub checkout: Option<BytePath>,
+}
+
+impl Workspaces {
+    /// Merges a harvested task's branch.
+    ///
+    /// Refused, with nothing changed, on conflicts ([`WorkspaceError::MergeConflict`]), when the
+    /// target's checkout has changes ([`WorkspaceError::CheckoutDirty`]), when the target moves
+    /// meanwhile ([`WorkspaceError::TargetMoved`]) or a protected name changed. The target's old
+    /// commit is kept under `refs/cofferdam/undo/<run>/<worker>`.
+    pub fn merge(
+        &self,
+        record: &WorktreeRecord,
+        request: &MergeRequest,
+    ) -> Result<Merged, WorkspaceError> {
+        self.acting(|| self.merge_acting(record, request))
+    }
+
+    fn merge_acting(
+        &self,
+        record: &WorktreeRecord,
+        request: &MergeRequest,
+    ) -> Result<Merged, WorkspaceError> {
+        let repository = &record.user_repository();
+        let target = match (&request.target, &record.base.reference) {
+            (Some(name), _) => format!("refs/heads/{name}"),
+            (None, Some(name)) => name.clone(),
+            (None, None) => {
+                let why = "the task did not begin from a branch; name the one to merge into";
+                return Err(WorkspaceError::State { why: why.to_owned() });
+            }
+        };
+        let short = target.trim_start_matches("refs/heads/").to_owned();
+        let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
+        let Some(theirs) = self.git.reference(repository, &record.branch_reference())? else {
+            let why = format!("branch {} is not in the repository", record.branch);
+            return Err(WorkspaceError::State { why });
+        };
+        let Some(old) = self.git.reference(repository, &target)? else {
+            return Err(WorkspaceError::State { why: format!("there is no branch {short}") });
+        };
+        let nothing = Merged {
+            target: target.clone(),
+            old: old.clone(),
+            new: old.clone(),
+            fast_forward: true,
+            checkout: None,
+        };
+        if self.is_ancestor(repository, &theirs, &old)? {
+            return Ok(nothing);
+        }
+        let fast_forward = self.is_ancestor(repository, &old, &theirs)?;
+        let new = if fast_forward {
+            theirs
+        } else {
+            self.merge_commit(repository, &old, &theirs, request, record)?
+        };
+        let diff = diff_trees(&self.git, repository, &old, &new)?;
+        let is_protected = |path: &BytePath| request.protected.iter().any(|top| path.is_within(top));
+        let files: Vec<BytePath> = diff
+            .files
+            .iter()
+            .flat_map(|file| std::iter::once(&file.path).chain(&file.from))
+            .filter(|path| is_protected(path))
+            .cloned()
+            .collect();
+        if !files.is_empty() {
+            return Err(WorkspaceError::ProtectedChanged { files });
+        }
+        let undo = match self.git.reference(repository, &record.undo_reference())? {
+            None => RefChange::create(record.undo_reference(), old.as_str()),
+            Some(before) => RefChange::update(record.undo_reference(), old.as_str(), before),
+        };
+        let merged = Merged { target, old, new, fast_forward, checkout: None };
+        self.advance(repository, &merged, Some(undo))
+    }
+
+    /// Takes a merge back, when the target is still where the merge put it.
+    pub fn undo_merge(
+        &self,
+        record: &WorktreeRecord,
+        merged: &Merged,
+    ) -> Result<Merged, WorkspaceError> {
+        self.acting(|| {
+            let repository = &record.user_repository();
+            let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
+            let back = Merged {
+                target: merged.target.clone(),
+                old: merged.new.clone(),
+                new: merged.old.clone(),
+                fast_forward: false,
+                checkout: None,
+            };
+            let here = self.git.reference(repository, &merged.target)?;
+            if here.as_ref() != Some(&merged.new) {
+                return Err(WorkspaceError::TargetMoved { branch: short(&merged.target) });
+            }
+            let undo = self.git.reference(repository, &record.undo_reference())?;
+            let undo = undo.map(|oid| RefChange::delete(record.undo_reference(), oid));
+            self.advance(repository, &back, undo)
+        })
+    }
+
+    fn is_ancestor(
+        &self,
+        repository: &Repository,
+        from: &str,
+        to: &str,
+    ) -> Result<bool, WorkspaceError> {
+        let call = self.git.on(&repository.git_dir, &repository.top);
+        Ok(call.args(["merge-base", "--is-ancestor", from, to]).verdict()?)
+    }
+
+    fn merge_commit(
+        &self,
+        repository: &Repository,
+        ours: &str,
+        theirs: &str,
+        request: &MergeRequest,
+        record: &WorktreeRecord,
+    ) -> Result<String, WorkspaceError> {
+        let call = || self.git.on(&repository.git_dir, &repository.top);
+        let answer = call()
+            .args(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"])
+            .args([ours, theirs])
+            .run()?;
+        let mut fields = answer.stdout.split(|byte| *byte == 0);
+        let tree = String::from_utf8_lossy(fields.next().unwrap_or_default()).into_owned();
+        match answer.code() {
+            Some(0) => {}
+            Some(1) => {
+                let files = fields.filter(|field| !field.is_empty());
+                let mut files: Vec<BytePath> = files.map(BytePath::from_bytes).collect();
+                files.dedup();
+                return Err(WorkspaceError::MergeConflict { files });
+            }
+            _ => {
+                let stderr = String::from_utf8_lossy(&answer.stderr).into_owned();
+                let args = vec!["merge-tree".to_owned()];
+                return Err(GitError::Failed { args, code: answer.code(), stderr }.into());
+            }
+        }
+        let configuration = self.git.configuration(repository)?;
+        let (name, email) = carry::person(&configuration);
+        let message = if request.message.trim().is_empty() {
+            format!("Merge {}\n", record.branch)
+        } else {
+            format!("{}\n", request.message.trim_end())
+        };
+        let commit = call()
+            .env("GIT_AUTHOR_NAME", &name)
+            .env("GIT_AUTHOR_EMAIL", &email)
+            .env("GIT_COMMITTER_NAME", &name)
+            .env("GIT_COMMITTER_EMAIL", &email)
+            .args(["commit-tree", "-p", ours, "-p", theirs, &tree])
+            .input(Input::Bytes(message.as_bytes()))
+            .line()?;
+        Ok(commit)
+    }
+
+    /// Moves a branch, and its checkout where there is one, from one commit to another.
+    fn advance(
+        &self,
+        repository: &Repository,
+        merged: &Merged,
+        also: Option<RefChange>,
+    ) -> Result<Merged, WorkspaceError> {
+        let branch = short(&merged.target);
+        let checkout = checkout_of(&self.git, repository, &merged.target)?;
+        let two_trees = |checkout: &Checkout, flags: &[&str]| {
+            self.git
+                .on(&checkout.git_dir, &checkout.path)
+                .args(["read-tree", "-m"])
+                .args(flags)
+                .args([&merged.old, &merged.new])
+                .timeout(std::time::Duration::from_secs(3600))
+                .output()
+        };
+        let checkout = match checkout {
+            None => None,
+            Some(path) => {
+                let checkout = self.clean_checkout(repository, path, &branch, merged)?;
+                // A try that writes nothing: what it would refuse is found before anything moves.
+                let tried = two_trees(&checkout, &["-u", "-n"]);
+                if let Err(GitError::Failed { stderr, .. }) = tried {
+                    return Err(WorkspaceError::CheckoutDirty {
+                        branch,
+                        path: checkout.path,
+                        what: format!("something in the way: {}", stderr.trim()),
+                        files: Vec::new(),
+                    });
+                }
+                tried?;
+                Some(checkout)
+            }
+        };
+        let moved = RefChange::update(
+            merged.target.as_str(),
+            merged.new.as_str(),
+            merged.old.as_str(),
+        );
+        let changes: Vec<RefChange> = std::iter::once(moved).chain(also).collect();
+        match self.git.change_references(repository, "cofferdam: merge", &changes) {
+            Err(GitError::RefMoved { .. }) => return Err(WorkspaceError::TargetMoved { branch }),
+            other => other?,
+        }
+        if let Some(checkout) = &checkout
+            && let Err(error) = two_trees(checkout, &["-u"])
+        {
+            let back = RefChange::update(
+                merged.target.as_str(),
+                merged.old.as_str(),
+                merged.new.as_str(),
+            );
+            self.git.change_references(repository, "cofferdam: merge taken back", &[back])?;
+            return Err(error.into());
+        }
+        let checkout = checkout.map(|checkout| checkout.path.into());
+        Ok(Merged { checkout, ..merged.clone() })
+    }
+
+    /// Takes a checkout only when nothing in it would be lost or mixed in.
+    fn clean_checkout(
+        &self,
+        repository: &Repository,
+        path: PathBuf,
+        branch: &str,
+        merged: &Merged,
+    ) -> Result<Checkout, WorkspaceError> {
+        let dirty = |what: &str, files: Vec<BytePath>| WorkspaceError::CheckoutDirty {
+            branch: branch.to_owned(),
+            path: path.clone(),
+            what: what.to_owned(),
+            files,
+        };
+        let git_dir = self
+            .git
+            .call(&path)
+            .args(["rev-parse", "--absolute-git-dir"])
+            .line()
+            .map(PathBuf::from)
+            .map_err(|_| dirty("a git directory that cannot be read", Vec::new()))?;
+        for name in ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"] {
+            if git_dir.join(name).exists() {
+                return Err(dirty("a merge, rebase or the like that is not finished", Vec::new()));
+            }
+        }
+        if git_dir.join("index.lock").exists() {
+            return Err(dirty("a git command at work in it", Vec::new()));
+        }
+        let output = self
+            .git
+            .on(&git_dir, &path)
+            .args(["status", "--porcelain=v2", "-z", "--untracked-files=no", "--no-renames"])
+            .output()?;
+        let changed: Vec<BytePath> = output
+            .split(|byte| *byte == 0)
+            .filter_map(|entry| {
+                let spaces = match entry.first() {
+                    Some(b'1') => 8,
+                    Some(b'u') => 10,
+                    _ => return None,
+                };
+                carry::after_spaces(entry, spaces).map(BytePath::from_bytes)
+            })
+            .collect();
+        if !changed.is_empty() {
+            return Err(dirty("changes that are not committed", changed));
+        }
+        // New files may stand where git ignores something; git would overwrite that.
+        let top = files::open_directory(&path).map_err(WorkspaceError::file("opening", &path))?;
+        let diff = diff_trees(&self.git, repository, &merged.old, &merged.new)?;
+        let in_the_way: Vec<BytePath> = diff
+            .files
+            .into_iter()
+            .filter(|file| matches!(file.change, ChangeKind::Added | ChangeKind::Renamed))
+            .map(|file| file.path)
+            .filter(|file| files::exists_beneath(std::os::fd::AsFd::as_fd(&top), file.as_path()))
+            .collect();
+        if !in_the_way.is_empty() {
+            return Err(dirty("files in the way that git does not know", in_the_way));
+        }
+        Ok(Checkout { path, git_dir })
+    }
+}
+
+struct Checkout {
+    path: PathBuf,
+    git_dir: PathBuf,
+}
+
+fn short(reference: &str) -> String {
+    reference.trim_start_matches("refs/heads/").to_owned()
+}

@@ -1,0 +1,181 @@
+//! What is left of trees after a crash: found by what lies on disk, reported, and removed only when
+//! nothing ever ran in it.
+
+use std::path::{Path, PathBuf};
+
+use cofferdam_core::bytes::BytePath;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::create::{Lease, Made};
+use super::record::{TreeState, WorktreeRecord};
+use super::{Places, WorkspaceError, Workspaces, files};
+
+/// Something that lies among the trees and that no living task has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Orphan {
+    /// Where it lies.
+    pub path: BytePath,
+    /// What it is.
+    pub kind: OrphanKind,
+    /// Its record, where there is one.
+    pub record: Option<Box<WorktreeRecord>>,
+}
+
+/// What an orphan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OrphanKind {
+    /// Its making was cut off; nothing ran in it.
+    HalfMade,
+    /// A task ran in it and was cut off; what it did is not brought in.
+    Unharvested,
+    /// A task ended and its tree was kept.
+    Kept,
+    /// It is recorded and its directory is gone.
+    Missing,
+    /// A directory that no record knows; it is never touched.
+    Foreign,
+    /// A record that cannot be read.
+    Unreadable,
+}
+
+impl Workspaces {
+    /// Lists what lies among the trees and belongs to no living task. Changes nothing.
+    ///
+    /// A failure to read something ends the search with an error: half a list is no list.
+    pub fn orphans(&self) -> Result<Vec<Orphan>, WorkspaceError> {
+        self.acting(|| {
+            let mut found = Vec::new();
+            for repository in list(&self.trees)? {
+                if is_hidden(&repository) {
+                    continue;
+                }
+                self.look_at(&repository, &mut found)?;
+            }
+            Ok(found)
+        })
+    }
+
+    fn look_at(&self, repository: &Path, found: &mut Vec<Orphan>) -> Result<(), WorkspaceError> {
+        let places = Places { top: repository.to_path_buf() };
+        let mut known: Vec<PathBuf> = Vec::new();
+        for run in list(&repository.join(".records"))? {
+            for directory in list(&run)? {
+                let tree = repository.join(relative(&directory));
+                known.push(tree.clone());
+                let lease = Lease::take(&directory)?;
+                if lease.is_none() {
+                    continue;
+                }
+                let record = WorktreeRecord::load(&directory);
+                let (kind, record) = match record {
+                    Err(_) | Ok(None) if tree.exists() => (OrphanKind::Unreadable, None),
+                    Err(_) => (OrphanKind::Unreadable, None),
+                    Ok(None) => (OrphanKind::HalfMade, None),
+                    Ok(Some(record)) => {
+                        let kind = match record.state {
+                            TreeState::Making => OrphanKind::HalfMade,
+                            _ if !tree.exists() => OrphanKind::Missing,
+                            TreeState::Ready => OrphanKind::Unharvested,
+                            TreeState::Harvested => OrphanKind::Kept,
+                        };
+                        (kind, Some(Box::new(record)))
+                    }
+                };
+                found.push(Orphan { path: tree.into(), kind, record });
+            }
+        }
+        for run in list(&places.top)? {
+            if is_hidden(&run) {
+                continue;
+            }
+            for tree in list(&run)? {
+                if !known.contains(&tree) {
+                    found.push(Orphan { path: tree.into(), kind: OrphanKind::Foreign, record: None });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back a tree whose making was cut off; gives whether it is gone.
+    ///
+    /// Only where the record says that nothing ran in it, its lease is free and the directory is
+    /// the one that was made.
+    pub fn take_back_half_made(&self, orphan: &Orphan) -> Result<bool, WorkspaceError> {
+        let (OrphanKind::HalfMade, Some(record)) = (orphan.kind, &orphan.record) else {
+            return Ok(false);
+        };
+        self.acting(|| {
+            let places = self.places(&record.repository);
+            let directory = record.record_directory(&places);
+            let Some(_lease) = Lease::take(&directory)? else { return Ok(false) };
+            // What is on disk now decides, not what was read earlier.
+            let Some(record) = WorktreeRecord::load(&directory)? else { return Ok(false) };
+            let tree = record.tree_path();
+            let is_ours = match record.identity {
+                Some(_) => record.is_same_directory() || !tree.exists(),
+                // The directory is made before its identity can be written down: then it is empty.
+                None => list(tree)?.is_empty(),
+            };
+            if record.state != TreeState::Making || !is_ours {
+                return Ok(false);
+            }
+            let repository = record.user_repository();
+            let mut made = Made {
+                records: vec![directory],
+                references: Vec::new(),
+                trees: vec![tree.to_path_buf()],
+            };
+            let name = record.base_reference();
+            if let Some(oid) = self.git.reference(&repository, &name)? {
+                made.references.push((name, oid));
+            }
+            Ok(self.take_back(&repository, &made).is_empty())
+        })
+    }
+
+    /// Empties the trash: what lies there was proved removable before it came there.
+    pub fn empty_trash(&self) -> Result<u64, WorkspaceError> {
+        self.acting(|| {
+            let mut left = 0;
+            for repository in list(&self.trees)?.iter().filter(|path| !is_hidden(path)) {
+                for tree in list(&repository.join(".trash"))? {
+                    left += files::remove_tree(&tree).unwrap_or(1);
+                }
+            }
+            Ok(left)
+        })
+    }
+}
+
+fn relative(directory: &Path) -> PathBuf {
+    let worker = directory.file_name().unwrap_or_default();
+    let run = directory.parent().and_then(Path::file_name).unwrap_or_default();
+    Path::new(run).join(worker)
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+fn list(directory: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
+    let fail = || WorkspaceError::file("listing", directory);
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(fail()(error)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(fail())?;
+        let kind = entry.file_type().map_err(fail())?;
+        if kind.is_dir() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
