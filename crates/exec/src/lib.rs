@@ -12,6 +12,7 @@ mod backend;
 pub mod conformance;
 mod control;
 mod enclosure;
+mod git;
 mod guard;
 mod hints;
 pub mod host;
@@ -23,7 +24,6 @@ mod quiet;
 mod run;
 mod settle;
 mod spawner;
-mod git;
 mod tool;
 pub mod workspace;
 

@@ -6,3 +6,11 @@ mod conformance;
 mod kills;
 #[path = "main/smoke.rs"]
 mod smoke;
+#[path = "main/worktree.rs"]
+mod worktree;
+#[path = "main/worktree_create.rs"]
+mod worktree_create;
+#[path = "main/worktree_dispose.rs"]
+mod worktree_dispose;
+#[path = "main/worktree_harvest.rs"]
+mod worktree_harvest;

@@ -3,19 +3,23 @@
 use cofferdam_core::spec::ProviderKind;
 use cofferdam_exec::conformance::{Candidate, Verdict, run_all};
 
-use crate::smoke::{plane, spec};
+use crate::smoke::{default_spec, plane};
 
 fn every_promise_is_kept(provider: ProviderKind) {
     let data = tempfile::tempdir().expect("a directory");
     let workspace = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let outside = tempfile::tempdir_in("/var/tmp").expect("a directory");
     std::fs::write(outside.path().join("secret"), "secret\n").expect("written");
+    let home = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let (data_dir, home_dir) = (data.path().join("data"), home.path().to_owned());
     let candidate = Candidate {
         provider,
         plane: plane(data.path()),
         workspace: workspace.path().canonicalize().expect("a path"),
         outside: outside.path().to_owned(),
-        spec: Box::new(|workspace, provider| spec(provider, workspace)),
+        spec: Box::new(move |workspace, provider| {
+            default_spec(provider, workspace, &data_dir, &home_dir)
+        }),
     };
     let reports = run_all(&candidate);
     let mut failed = 0;

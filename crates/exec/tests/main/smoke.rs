@@ -5,8 +5,12 @@ use std::sync::Arc;
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::event::Subject;
 use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
+use cofferdam_core::plan::{WorkspaceView, prepare};
+use cofferdam_core::policy::{
+    EffectivePolicy, Layer, LayerDocument, PolicyDocument, ProviderChoice, merge,
+};
 use cofferdam_core::spec::*;
-use cofferdam_exec::{CommandIo, Control, Enclosure, Plane, PlaneOptions, Run};
+use cofferdam_exec::{CommandIo, Control, Enclosure, Plane, PlaneOptions, Run, host};
 use cofferdam_journal::{MemoryJournal, SystemAmbient};
 
 pub(crate) fn plane(data: &std::path::Path) -> Plane {
@@ -19,6 +23,47 @@ pub(crate) fn plane(data: &std::path::Path) -> Plane {
         script: Some(cofferdam_exec::Script::everyday()),
     })
     .expect("a plane")
+}
+
+/// The plan of the default policy over a workspace, made as the product makes it.
+pub(crate) fn default_spec(
+    provider: ProviderKind,
+    workspace: &std::path::Path,
+    data: &std::path::Path,
+    home: &std::path::Path,
+) -> EnclosureSpec {
+    let surroundings = host::Surroundings::new(
+        [
+            ("HOME", home.as_os_str()),
+            ("PATH", "/usr/local/bin:/usr/bin:/bin".as_ref()),
+        ],
+        workspace,
+    );
+    let found = host::resolve_workspace(&surroundings, Some(workspace), Some(data));
+    let found = found.expect("a workspace");
+    let document = PolicyDocument {
+        provider: Some(match provider {
+            ProviderKind::Direct => ProviderChoice::Direct,
+            ProviderKind::Landlock => ProviderChoice::Landlock,
+            ProviderKind::Bwrap => ProviderChoice::Bwrap,
+            _ => ProviderChoice::Memory,
+        }),
+        ..PolicyDocument::default()
+    };
+    let layers = [LayerDocument::new(Layer::CommandLine, document)];
+    let policy = merge(EffectivePolicy::built_in(), &layers).expect("a policy");
+    let facts = host::gather(&host::GatherRequest {
+        surroundings: &surroundings,
+        workspace: &found,
+        data_dir: data,
+        policy: &policy,
+        tree: None,
+    });
+    let view = WorkspaceView::live(&facts.workspace);
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let scratch = BytePath::from(data.join("scratch").join(number.to_string()));
+    prepare(&policy, &view, &facts, &scratch).expect("a plan")
 }
 
 pub(crate) fn spec(provider: ProviderKind, workspace: &std::path::Path) -> EnclosureSpec {

@@ -1,6 +1,9 @@
 //! A real repository, real git, and a stand-in for the walls.
 
-#![expect(clippy::disallowed_methods, reason = "tests drive git and shells as a user would")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests drive git and shells as a user would"
+)]
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -15,13 +18,13 @@ use cofferdam_exec::workspace::{
     WorkspacesOptions, Worktree, WorktreePlan, WorktreeRecord, WorktreeRequest,
 };
 
-pub struct Field {
-    pub top: tempfile::TempDir,
-    pub repository: PathBuf,
-    pub trees: PathBuf,
+pub(crate) struct Field {
+    pub(crate) top: tempfile::TempDir,
+    pub(crate) repository: PathBuf,
+    pub(crate) trees: PathBuf,
 }
 
-pub fn git_command(directory: &Path) -> Command {
+pub(crate) fn git_command(directory: &Path) -> Command {
     let mut command = Command::new("git");
     command
         .current_dir(directory)
@@ -30,29 +33,46 @@ pub fn git_command(directory: &Path) -> Command {
         .env("HOME", "/nonexistent")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
-        .args(["-c", "user.name=T", "-c", "user.email=t@example.com", "-c", "protocol.file.allow=always"])
+        .args([
+            "-c",
+            "user.name=T",
+            "-c",
+            "user.email=t@example.com",
+            "-c",
+            "protocol.file.allow=always",
+        ])
         .stdin(Stdio::null());
     command
 }
 
-pub fn git(directory: &Path, arguments: &[&str]) -> String {
+pub(crate) fn git(directory: &Path, arguments: &[&str]) -> String {
     let output = git_command(directory).args(arguments).output().unwrap();
     assert!(
         output.status.success(),
         "git {arguments:?}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned()
 }
 
-pub fn git_fails(directory: &Path, arguments: &[&str]) -> bool {
-    !git_command(directory).args(arguments).output().unwrap().status.success()
+pub(crate) fn git_fails(directory: &Path, arguments: &[&str]) -> bool {
+    !git_command(directory)
+        .args(arguments)
+        .output()
+        .unwrap()
+        .status
+        .success()
 }
 
-pub fn shell(directory: &Path, script: &str) {
+pub(crate) fn shell(directory: &Path, script: &str) {
     let mut command = Command::new("sh");
     let git = git_command(directory);
-    command.current_dir(directory).args(["-ec", script]).env_clear();
+    command
+        .current_dir(directory)
+        .args(["-ec", script])
+        .env_clear();
     for (name, value) in git.get_envs() {
         command.env(name, value.unwrap());
     }
@@ -61,15 +81,19 @@ pub fn shell(directory: &Path, script: &str) {
         command.env(format!("GIT_{person}_EMAIL"), "agent@example.com");
     }
     let output = command.stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 impl Field {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::named("repo")
     }
 
-    pub fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let top = tempfile::tempdir().unwrap();
         let repository = top.path().join(name);
         std::fs::create_dir(&repository).unwrap();
@@ -82,10 +106,14 @@ impl Field {
              git add -A; git commit -qm base",
         );
         let trees = top.path().join("data/worktrees");
-        Self { top, repository, trees }
+        Self {
+            top,
+            repository,
+            trees,
+        }
     }
 
-    pub fn options(&self) -> WorkspacesOptions {
+    pub(crate) fn options(&self) -> WorkspacesOptions {
         let git = GitOptions {
             search_path: std::env::var_os("PATH").unwrap().into(),
             home: self.top.path().into(),
@@ -96,11 +124,11 @@ impl Field {
         WorkspacesOptions::new(&self.trees, git)
     }
 
-    pub fn workspaces(&self) -> Workspaces {
+    pub(crate) fn workspaces(&self) -> Workspaces {
         Workspaces::open(self.options()).unwrap()
     }
 
-    pub fn request(&self, worker: &str) -> WorktreeRequest {
+    pub(crate) fn request(&self, worker: &str) -> WorktreeRequest {
         WorktreeRequest {
             workspace: self.repository.as_path().into(),
             record: format!("task_{worker}"),
@@ -113,52 +141,81 @@ impl Field {
         }
     }
 
-    pub fn create(&self, worker: &str) -> Worktree {
+    pub(crate) fn create(&self, worker: &str) -> Worktree {
         self.make(&self.request(worker)).unwrap()
     }
 
-    pub fn make(&self, request: &WorktreeRequest) -> Result<Worktree, WorkspaceError> {
+    pub(crate) fn make(&self, request: &WorktreeRequest) -> Result<Worktree, WorkspaceError> {
         self.workspaces().create(request, &mut |_| {})
     }
 
-    pub fn make_told(
+    pub(crate) fn make_told(
         &self,
         request: &WorktreeRequest,
     ) -> (Result<Worktree, WorkspaceError>, Vec<WorkspaceStep>) {
         let mut steps = Vec::new();
-        let made = self.workspaces().create(request, &mut |step| steps.push(step));
+        let made = self
+            .workspaces()
+            .create(request, &mut |step| steps.push(step));
         (made, steps)
     }
 
-    pub fn harvest(&self, record: &WorktreeRecord) -> WorktreeRecord {
-        self.workspaces().harvest(record, &self.walls(record)).unwrap()
+    pub(crate) fn harvest(&self, record: &WorktreeRecord) -> WorktreeRecord {
+        self.workspaces()
+            .harvest(record, &self.walls(record))
+            .unwrap()
     }
 
-    pub fn walls(&self, record: &WorktreeRecord) -> Walls {
-        Walls { plan: self.workspaces().plan(record) }
+    pub(crate) fn walls(&self, record: &WorktreeRecord) -> Walls {
+        Walls {
+            plan: self.workspaces().plan(record),
+            trees: self.trees.clone(),
+        }
     }
 
     /// Runs a script in a task's tree.
-    pub fn work(&self, worktree: &Worktree, script: &str) {
+    pub(crate) fn work(&self, worktree: &Worktree, script: &str) {
         shell(worktree.record.tree.as_path(), script);
     }
 
-    pub fn user_git(&self, arguments: &[&str]) -> String {
+    pub(crate) fn user_git(&self, arguments: &[&str]) -> String {
         git(&self.repository, arguments)
     }
 
-    pub fn references(&self) -> Vec<String> {
-        self.user_git(&["for-each-ref", "--format=%(refname)"]).lines().map(str::to_owned).collect()
+    pub(crate) fn references(&self) -> Vec<String> {
+        self.user_git(&["for-each-ref", "--format=%(refname)"])
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Fails with the paths that differ from a fingerprint.
+    #[track_caller]
+    pub(crate) fn assert_same(&self, before: &BTreeMap<PathBuf, Vec<u8>>) {
+        let now = self.fingerprint();
+        let differs = |path: &&PathBuf| before.get(*path) != now.get(*path);
+        let paths: Vec<&PathBuf> = before.keys().chain(now.keys()).filter(differs).collect();
+        assert!(paths.is_empty(), "{paths:?}");
     }
 
     /// Everything in the user's repository, git directory included, but for what may change.
-    pub fn fingerprint(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn fingerprint(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         walk(&self.repository, &mut found);
         found.retain(|path, _| {
-            let text = path.strip_prefix(&self.repository).unwrap().to_string_lossy().into_owned();
-            let ours = ["refs/heads/cofferdam", "logs/refs/heads/cofferdam", "objects/"];
-            !ours.iter().any(|own| text.starts_with(&format!(".git/{own}")))
+            let text = path
+                .strip_prefix(&self.repository)
+                .unwrap()
+                .to_string_lossy()
+                .into_owned();
+            let ours = [
+                "refs/heads/cofferdam",
+                "logs/refs/heads/cofferdam",
+                "objects/",
+            ];
+            !ours
+                .iter()
+                .any(|own| text.starts_with(&format!(".git/{own}")))
         });
         found
     }
@@ -183,20 +240,34 @@ fn walk(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 
 /// Runs helper commands with the tree at the path of the user's repository where bwrap works, and
 /// at its own path where it does not.
-pub struct Walls {
-    pub plan: WorktreePlan,
+pub(crate) struct Walls {
+    pub(crate) plan: WorktreePlan,
+    pub(crate) trees: PathBuf,
 }
 
 impl InsideGit for Walls {
     fn run(&self, call: &InsideCall) -> Result<InsideOutput, Problem> {
         let mut command = if bwrap_works() {
             let mut command = Command::new("bwrap");
-            command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--unshare-all", "--bind"]);
-            command.arg(self.plan.tree.as_os_str()).arg(self.plan.top.as_os_str());
+            command.args([
+                "--ro-bind",
+                "/",
+                "/",
+                "--dev",
+                "/dev",
+                "--unshare-all",
+                "--tmpfs",
+            ]);
+            // The trees are not seen inside, but for what is shown of them.
+            command.arg(&self.trees).arg("--bind");
+            command
+                .arg(self.plan.tree.as_os_str())
+                .arg(self.plan.top.as_os_str());
             for borrowed in &self.plan.borrowed {
                 command.arg("--ro-bind");
-                // The directories of the trees are not seen inside: the places are made anew.
-                command.arg(borrowed.source.as_os_str()).arg(borrowed.inside.as_os_str());
+                command
+                    .arg(borrowed.source.as_os_str())
+                    .arg(borrowed.inside.as_os_str());
             }
             command.arg("--chdir").arg(self.plan.top.as_os_str());
             command.arg(call.argv[0].as_os_str());
@@ -206,7 +277,10 @@ impl InsideGit for Walls {
             command.current_dir(self.plan.tree.as_path());
             command
         };
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", "/nonexistent");
         command.env("GIT_CONFIG_GLOBAL", "/dev/null");
         command.args(call.argv[1..].iter().map(BytePath::as_os_str));
         for variable in &call.environment {
@@ -231,7 +305,7 @@ impl InsideGit for Walls {
     }
 }
 
-pub fn bwrap_works() -> bool {
+pub(crate) fn bwrap_works() -> bool {
     static WORKS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *WORKS.get_or_init(|| {
         Command::new("bwrap")
@@ -242,7 +316,7 @@ pub fn bwrap_works() -> bool {
     })
 }
 
-pub fn paths<'a>(paths: impl IntoIterator<Item = &'a BytePath>) -> Vec<String> {
+pub(crate) fn paths<'a>(paths: impl IntoIterator<Item = &'a BytePath>) -> Vec<String> {
     let mut paths: Vec<String> = paths.into_iter().map(ToString::to_string).collect();
     paths.sort();
     paths

@@ -19,32 +19,61 @@ fn a_tree_has_its_own_git_directory_and_knows_the_users_branches() {
     let field = Field::named("répo with ünicode 'n \" quotes");
     field.user_git(&["branch", "other"]);
     field.user_git(&["tag", "-m", "t", "v1"]);
-    field.user_git(&["remote", "add", "origin", "https://me:secret@example.com/x.git"]);
+    field.user_git(&[
+        "remote",
+        "add",
+        "origin",
+        "https://me:secret@example.com/x.git",
+    ]);
     let worktree = field.create("w");
     let tree = worktree.record.tree.as_path();
     assert_eq!(git(tree, &["status", "--porcelain"]), "");
-    assert_eq!(git(tree, &["symbolic-ref", "HEAD"]), "refs/heads/cofferdam/run1/w");
-    assert_eq!(git(tree, &["rev-parse", "HEAD"]), field.user_git(&["rev-parse", "main"]));
-    assert_eq!(git(tree, &["rev-parse", "other"]), field.user_git(&["rev-parse", "other"]));
+    assert_eq!(
+        git(tree, &["symbolic-ref", "HEAD"]),
+        "refs/heads/cofferdam/run1/w"
+    );
+    assert_eq!(
+        git(tree, &["rev-parse", "HEAD"]),
+        field.user_git(&["rev-parse", "main"])
+    );
+    assert_eq!(
+        git(tree, &["rev-parse", "other"]),
+        field.user_git(&["rev-parse", "other"])
+    );
     assert_eq!(git(tree, &["describe", "--tags"]), "v1");
-    assert_eq!(git(tree, &["remote", "get-url", "origin"]), "https://example.com/x.git");
+    assert_eq!(
+        git(tree, &["remote", "get-url", "origin"]),
+        "https://example.com/x.git"
+    );
     assert_eq!(git(tree, &["config", "user.name"]), "T");
     assert_eq!(git(tree, &["rev-parse", "--git-common-dir"]), ".git");
     assert_eq!(git(tree, &["fsck", "--strict"]), "");
-    assert_eq!(worktree.record.base.reference.as_deref(), Some("refs/heads/main"));
+    assert_eq!(
+        worktree.record.base.reference.as_deref(),
+        Some("refs/heads/main")
+    );
     assert!(worktree.record.base.committed_at.is_some());
     let plan = field.workspaces().plan(&worktree.record);
-    assert_eq!(plan.view(Placement::AtRepository).inside, field.repository.as_path().into());
+    assert_eq!(
+        plan.view(Placement::AtRepository).inside,
+        field.repository.as_path().into()
+    );
     assert_eq!(plan.view(Placement::AtOwnPath).inside, worktree.record.tree);
     assert_eq!(plan.borrowed.len(), 1);
-    assert_eq!(plan.borrowed[0].source, field.repository.join(".git/objects").into());
+    assert_eq!(
+        plan.borrowed[0].source,
+        field.repository.join(".git/objects").into()
+    );
 }
 
 #[test]
 fn a1_sixty_parallel_requests_on_one_repository_all_succeed() {
     let field = Field::new();
     let upstream = field.top.path().join("upstream");
-    git(field.top.path(), &["clone", "-q", "--bare", "repo", "upstream"]);
+    git(
+        field.top.path(),
+        &["clone", "-q", "--bare", "repo", "upstream"],
+    );
     field.user_git(&["remote", "add", "origin", upstream.to_str().unwrap()]);
     field.user_git(&["fetch", "-q", "origin"]);
     let workspaces = field.workspaces();
@@ -55,17 +84,29 @@ fn a1_sixty_parallel_requests_on_one_repository_all_succeed() {
                 scope.spawn(move || {
                     let mut request = field.request(&format!("w{number}"));
                     request.base = Some("origin/main".to_owned());
-                    workspaces.create(&request, &mut |_| {}).map(|worktree| worktree.record)
+                    workspaces
+                        .create(&request, &mut |_| {})
+                        .map(|worktree| worktree.record)
                 })
             })
             .collect();
-        tasks.into_iter().map(|task| task.join().unwrap().unwrap()).collect()
+        tasks
+            .into_iter()
+            .map(|task| task.join().unwrap().unwrap())
+            .collect()
     });
     assert_eq!(made.len(), 60);
     for record in &made {
         assert_eq!(git(record.tree.as_path(), &["status", "--porcelain"]), "");
     }
-    assert_eq!(field.references().iter().filter(|name| name.contains("/base/")).count(), 60);
+    assert_eq!(
+        field
+            .references()
+            .iter()
+            .filter(|name| name.contains("/base/"))
+            .count(),
+        60
+    );
 }
 
 #[test]
@@ -73,16 +114,27 @@ fn a2_a_failure_halfway_is_taken_back_and_the_retry_works() {
     let field = Field::new();
     // A blob of the base is gone: the checkout fails after the reference and directory are made.
     let blob = field.user_git(&["rev-parse", "HEAD:a.txt"]);
-    let object = field.repository.join(".git/objects").join(&blob[..2]).join(&blob[2..]);
+    let object = field
+        .repository
+        .join(".git/objects")
+        .join(&blob[..2])
+        .join(&blob[2..]);
     let content = std::fs::read(&object).unwrap();
     std::fs::remove_file(&object).unwrap();
     let before = field.fingerprint();
     let (made, steps) = field.make_told(&field.request("w"));
     assert_eq!(code(&made.unwrap_err()), ErrorCode::GitFailed);
-    assert!(steps.iter().any(|step| matches!(step, WorkspaceStep::BaseHeld { .. })), "{steps:?}");
-    let Some(WorkspaceStep::RolledBack { left, .. }) = steps.last() else { panic!("{steps:?}") };
+    assert!(
+        steps
+            .iter()
+            .any(|step| matches!(step, WorkspaceStep::BaseHeld { .. })),
+        "{steps:?}"
+    );
+    let Some(WorkspaceStep::RolledBack { left, .. }) = steps.last() else {
+        panic!("{steps:?}")
+    };
     assert_eq!(*left, Vec::<String>::new());
-    assert_eq!(field.fingerprint(), before);
+    field.assert_same(&before);
     assert_eq!(field.workspaces().orphans().unwrap(), []);
     std::fs::write(&object, content).unwrap();
     field.create("w");
@@ -99,8 +151,15 @@ fn a2_a_required_filter_with_a_missing_program_does_not_stop_a_tree() {
     );
     let worktree = field.create("w");
     let tree = worktree.record.tree.as_path();
-    assert_eq!(std::fs::read_to_string(tree.join("x.bin")).unwrap(), "pointer\n");
-    assert!(worktree.record.notes[0].contains("lfs"), "{:?}", worktree.record.notes);
+    assert_eq!(
+        std::fs::read_to_string(tree.join("x.bin")).unwrap(),
+        "pointer\n"
+    );
+    assert!(
+        worktree.record.notes[0].contains("lfs"),
+        "{:?}",
+        worktree.record.notes
+    );
 }
 
 #[test]
@@ -112,7 +171,14 @@ fn a3_a_taken_branch_says_what_holds_it() {
     assert!(error.to_string().contains("task_w has it"), "{error}");
     assert!(first.record.tree.as_path().join("a.txt").exists());
     // One that is checked out elsewhere.
-    field.user_git(&["worktree", "add", "-q", "-b", "cofferdam/run1/x", "../elsewhere"]);
+    field.user_git(&[
+        "worktree",
+        "add",
+        "-q",
+        "-b",
+        "cofferdam/run1/x",
+        "../elsewhere",
+    ]);
     let error = field.make(&field.request("x")).unwrap_err();
     assert_eq!(code(&error), ErrorCode::BranchTaken);
     assert!(error.to_string().contains("elsewhere"), "{error}");
@@ -126,7 +192,7 @@ fn a4_a_branch_that_stands_in_the_way_is_found_before_anything_is_made() {
         let before = field.fingerprint();
         let error = field.make(&field.request("w")).unwrap_err();
         assert_eq!(code(&error), ErrorCode::BranchTaken, "{name}");
-        assert_eq!(field.fingerprint(), before);
+        field.assert_same(&before);
     }
 }
 
@@ -156,13 +222,19 @@ fn a6_a_failed_tree_gives_an_error_and_no_path_to_run_in() {
     let field = Field::new();
     let mut request = field.request("w");
     request.base = Some("no-such-revision".to_owned());
-    assert_eq!(code(&field.make(&request).unwrap_err()), ErrorCode::GitFailed);
+    assert_eq!(
+        code(&field.make(&request).unwrap_err()),
+        ErrorCode::GitFailed
+    );
 }
 
 #[test]
 fn a7_the_tree_is_that_of_the_repository_in_which_the_workspace_lies() {
     let field = Field::new();
-    shell(&field.repository, "mkdir sub; git init -q sub/inner; cd sub/inner; echo i >i; git add i; git commit -qm i");
+    shell(
+        &field.repository,
+        "mkdir sub; git init -q sub/inner; cd sub/inner; echo i >i; git add i; git commit -qm i",
+    );
     let mut request = field.request("w");
     request.workspace = field.repository.join("sub/inner").into();
     let worktree = field.make(&request).unwrap();
@@ -177,7 +249,10 @@ fn a7_the_tree_is_that_of_the_repository_in_which_the_workspace_lies() {
 fn a8_the_base_is_recorded_with_its_age_and_distance() {
     let field = Field::new();
     git(field.top.path(), &["clone", "-q", "repo", "clone"]);
-    shell(&field.repository, "for i in 1 2 3; do echo $i >>a.txt; git commit -qam $i; done");
+    shell(
+        &field.repository,
+        "for i in 1 2 3; do echo $i >>a.txt; git commit -qam $i; done",
+    );
     let clone = field.top.path().join("clone");
     git(&clone, &["fetch", "-q"]);
     let mut request = field.request("w");
@@ -200,13 +275,22 @@ fn a10_a_tree_that_is_not_as_it_should_be_is_not_handed_out() {
             std::fs::remove_file(tree.join(".git/index")).unwrap();
         }
     });
-    assert!(matches!(made.unwrap_err(), WorkspaceError::NotAsMade { .. }));
+    assert!(matches!(
+        made.unwrap_err(),
+        WorkspaceError::NotAsMade { .. }
+    ));
     assert_eq!(field.references(), ["refs/heads/main"]);
 }
 
 fn find_tree(trees: &Path) -> std::path::PathBuf {
-    let repository = std::fs::read_dir(trees).unwrap().flatten().map(|entry| entry.path());
-    let repository = repository.into_iter().find(|path| path.join("run1").exists()).unwrap();
+    let repository = std::fs::read_dir(trees)
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
+    let repository = repository
+        .into_iter()
+        .find(|path| path.join("run1").exists())
+        .unwrap();
     repository.join("run1/w")
 }
 
@@ -218,17 +302,26 @@ fn a11_a_sparse_checkout_is_kept() {
     let tree = worktree.record.tree.as_path();
     assert!(tree.join("d/deep.txt").exists());
     assert_eq!(git(tree, &["sparse-checkout", "list"]), "d");
-    field.work(&worktree, "echo changed >d/deep.txt; mkdir e; echo out >e/new");
+    field.work(
+        &worktree,
+        "echo changed >d/deep.txt; mkdir e; echo out >e/new",
+    );
     let record = field.harvest(&worktree.record);
     let harvest = record.harvest.unwrap();
-    assert_eq!(paths(harvest.modified_files.iter().map(|file| &file.path)), ["d/deep.txt", "e/new"]);
+    assert_eq!(
+        paths(harvest.modified_files.iter().map(|file| &file.path)),
+        ["d/deep.txt", "e/new"]
+    );
 }
 
 #[test]
 fn a12_nothing_is_deleted_to_make_room() {
     let field = Field::new();
     let worktree = field.create("w");
-    field.work(&worktree, "echo mine >mine; git add mine; git commit -qm mine");
+    field.work(
+        &worktree,
+        "echo mine >mine; git add mine; git commit -qm mine",
+    );
     drop(worktree.lease);
     let error = field.make(&field.request("w")).unwrap_err();
     assert_eq!(code(&error), ErrorCode::BranchTaken);
@@ -240,7 +333,13 @@ fn a12_nothing_is_deleted_to_make_room() {
     let error = field.make(&field.request("x")).unwrap_err();
     assert_eq!(code(&error), ErrorCode::DirectoryTaken);
     assert!(stranger.join("file").exists());
-    let kinds: Vec<_> = field.workspaces().orphans().unwrap().iter().map(|one| one.kind).collect();
+    let kinds: Vec<_> = field
+        .workspaces()
+        .orphans()
+        .unwrap()
+        .iter()
+        .map(|one| one.kind)
+        .collect();
     assert_eq!(kinds, [OrphanKind::Unharvested, OrphanKind::Foreign]);
 }
 
@@ -249,7 +348,12 @@ fn a14_hooks_and_helpers_of_the_repository_do_not_run() {
     let field = Field::new();
     let canary = field.top.path().join("canary");
     let hook = format!("#!/bin/sh\necho $0 >>{}\n", canary.display());
-    for name in ["post-checkout", "reference-transaction", "post-index-change", "pre-commit"] {
+    for name in [
+        "post-checkout",
+        "reference-transaction",
+        "post-index-change",
+        "pre-commit",
+    ] {
         let path = field.repository.join(".git/hooks").join(name);
         std::fs::write(&path, &hook).unwrap();
         shell(&field.repository, &format!("chmod +x .git/hooks/{name}"));
@@ -257,7 +361,13 @@ fn a14_hooks_and_helpers_of_the_repository_do_not_run() {
     let helper = field.top.path().join("helper");
     std::fs::write(&helper, &hook).unwrap();
     shell(field.top.path(), "chmod +x helper");
-    for key in ["core.fsmonitor", "diff.external", "core.pager", "core.sshCommand", "core.editor"] {
+    for key in [
+        "core.fsmonitor",
+        "diff.external",
+        "core.pager",
+        "core.sshCommand",
+        "core.editor",
+    ] {
         field.user_git(&["config", key, helper.to_str().unwrap()]);
     }
     let mut request = field.request("w");
@@ -267,8 +377,15 @@ fn a14_hooks_and_helpers_of_the_repository_do_not_run() {
     std::fs::write(worktree.record.tree.as_path().join("new"), "n").unwrap();
     let record = field.harvest(&worktree.record);
     field.workspaces().diff(&record).unwrap();
-    field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
-    assert!(!canary.exists(), "{}", std::fs::read_to_string(&canary).unwrap());
+    field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
+    assert!(
+        !canary.exists(),
+        "{}",
+        std::fs::read_to_string(&canary).unwrap()
+    );
 }
 
 #[test]
@@ -310,7 +427,10 @@ fn a_detached_head_and_a_linked_worktree_are_good_starts() {
     let mut request = field.request("x");
     request.workspace = linked.as_path().into();
     let worktree = field.make(&request).unwrap();
-    assert_eq!(worktree.record.base.reference.as_deref(), Some("refs/heads/feature"));
+    assert_eq!(
+        worktree.record.base.reference.as_deref(),
+        Some("refs/heads/feature")
+    );
     field.work(&worktree, "test -f l; echo x >x");
     let record = field.harvest(&worktree.record);
     assert_eq!(field.user_git(&["show", "cofferdam/run1/x:x"]), "x");
@@ -320,10 +440,17 @@ fn a_detached_head_and_a_linked_worktree_are_good_starts() {
 #[test]
 fn uncommitted_work_is_carried_or_said_to_be_left_behind() {
     let field = Field::new();
-    shell(&field.repository, "echo changed >a.txt; git add a.txt; echo again >>a.txt; rm Makefile; echo new >new.txt; mkdir nd; echo n >nd/n; mkdir ignored; echo i >ignored/i");
+    shell(
+        &field.repository,
+        "echo changed >a.txt; git add a.txt; echo again >>a.txt; rm Makefile; echo new >new.txt; mkdir nd; echo n >nd/n; mkdir ignored; echo i >ignored/i",
+    );
     let before = field.fingerprint();
     let none = field.create("none");
-    let left: Vec<_> = none.left_behind.iter().map(|one| (one.path.to_string(), one.kind)).collect();
+    let left: Vec<_> = none
+        .left_behind
+        .iter()
+        .map(|one| (one.path.to_string(), one.kind))
+        .collect();
     assert_eq!(
         left,
         [
@@ -339,9 +466,15 @@ fn uncommitted_work_is_carried_or_said_to_be_left_behind() {
     request.carry = Carry::Tracked;
     let tracked = field.make(&request).unwrap();
     let tree = tracked.record.tree.as_path();
-    assert_eq!(std::fs::read_to_string(tree.join("a.txt")).unwrap(), "changed\nagain\n");
+    assert_eq!(
+        std::fs::read_to_string(tree.join("a.txt")).unwrap(),
+        "changed\nagain\n"
+    );
     assert!(!tree.join("Makefile").exists() && !tree.join("new.txt").exists());
-    assert_eq!(paths(tracked.left_behind.iter().map(|one| &one.path)), ["nd/", "new.txt"]);
+    assert_eq!(
+        paths(tracked.left_behind.iter().map(|one| &one.path)),
+        ["nd/", "new.txt"]
+    );
 
     let mut request = field.request("all");
     request.carry = Carry::All;
@@ -359,7 +492,10 @@ fn uncommitted_work_is_carried_or_said_to_be_left_behind() {
     let record = field.harvest(&tracked.record);
     let harvest = record.harvest.as_ref().unwrap();
     assert_eq!(harvest.summary.insertions, 1);
-    assert_eq!(field.user_git(&["rev-list", "--count", "main..cofferdam/run1/tracked"]), "2");
+    assert_eq!(
+        field.user_git(&["rev-list", "--count", "main..cofferdam/run1/tracked"]),
+        "2"
+    );
     // The user's index and files are as they were, but for the references of the two others.
     let now = field.fingerprint();
     for (path, content) in &before {
@@ -378,17 +514,34 @@ fn b8_seeds_are_copied_only_where_they_are_ignored_and_never_over_something() {
     );
     let worktree = field.create("w");
     let tree = worktree.record.tree.as_path();
-    assert_eq!(paths(worktree.record.seeds.iter().map(|seed| &seed.path)), [".env", "ignored/deep/x"]);
+    assert_eq!(
+        paths(worktree.record.seeds.iter().map(|seed| &seed.path)),
+        [".env", "ignored/deep/x"]
+    );
     assert!(tree.join("ignored/deep/x").exists() && !tree.join("visible.cfg").exists());
     assert!(!tree.join("ignored/link").exists());
-    assert_eq!(worktree.record.notes.len(), 2, "{:?}", worktree.record.notes);
+    assert_eq!(
+        worktree.record.notes.len(),
+        2,
+        "{:?}",
+        worktree.record.notes
+    );
     // Even when the task stops ignoring them, they are in no snapshot.
-    field.work(&worktree, "echo >.gitignore; echo y >>ignored/deep/x; echo new >new");
+    field.work(
+        &worktree,
+        "echo >.gitignore; echo y >>ignored/deep/x; echo new >new",
+    );
     let record = field.harvest(&worktree.record);
     let harvest = record.harvest.unwrap();
-    assert_eq!(paths(harvest.modified_files.iter().map(|file| &file.path)), [".gitignore", "new"]);
+    assert_eq!(
+        paths(harvest.modified_files.iter().map(|file| &file.path)),
+        [".gitignore", "new"]
+    );
     assert_eq!(paths(&harvest.seeds_changed), ["ignored/deep/x"]);
-    assert!(git_fails(&field.repository, &["show", "cofferdam/run1/w:.env"]));
+    assert!(git_fails(
+        &field.repository,
+        &["show", "cofferdam/run1/w:.env"]
+    ));
 }
 
 #[test]
@@ -396,7 +549,15 @@ fn submodules_come_from_the_users_store_or_are_said_to_be_empty() {
     let field = Field::new();
     let inner = Field::new();
     let url = inner.repository.to_str().unwrap().to_owned();
-    field.user_git(&["submodule", "--quiet", "add", "--name", "a/b", &url, "libs/inner"]);
+    field.user_git(&[
+        "submodule",
+        "--quiet",
+        "add",
+        "--name",
+        "a/b",
+        &url,
+        "libs/inner",
+    ]);
     field.user_git(&["submodule", "--quiet", "add", &url, "absent"]);
     field.user_git(&["commit", "-qm", "sub"]);
     field.user_git(&["submodule", "--quiet", "deinit", "-f", "absent"]);
@@ -405,22 +566,53 @@ fn submodules_come_from_the_users_store_or_are_said_to_be_empty() {
     let tree = worktree.record.tree.as_path();
     assert!(tree.join("libs/inner/a.txt").exists());
     assert_eq!(git(tree, &["status", "--porcelain"]), "");
-    assert_eq!(git(&tree.join("libs/inner"), &["log", "--format=%s"]), "base");
-    assert_eq!(worktree.record.notes.len(), 1, "{:?}", worktree.record.notes);
+    assert_eq!(
+        git(&tree.join("libs/inner"), &["log", "--format=%s"]),
+        "base"
+    );
+    assert_eq!(
+        worktree.record.notes.len(),
+        1,
+        "{:?}",
+        worktree.record.notes
+    );
     assert!(worktree.record.notes[0].contains("submodule absent is empty"));
     // What is committed in there is not on a reference of the user's: the tree stays.
-    field.work(&worktree, "cd libs/inner; echo s >s; git add s; git commit -qm s");
+    field.work(
+        &worktree,
+        "cd libs/inner; echo s >s; git add s; git commit -qm s",
+    );
     let record = field.harvest(&worktree.record);
-    assert_eq!(paths(record.harvest.as_ref().unwrap().unsaved.iter().map(|one| &one.path)), ["libs/inner"]);
-    let receipt = field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
-    assert_eq!(receipt.status(), cofferdam_core::task::CleanupStatus::KeptDirty);
+    assert_eq!(
+        paths(
+            record
+                .harvest
+                .as_ref()
+                .unwrap()
+                .unsaved
+                .iter()
+                .map(|one| &one.path)
+        ),
+        ["libs/inner"]
+    );
+    let receipt = field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
+    assert_eq!(
+        receipt.status(),
+        cofferdam_core::task::CleanupStatus::KeptDirty
+    );
     assert!(tree.join("libs/inner/s").exists());
 }
 
 #[test]
 fn a_shallow_clone_and_a_repository_with_alternates_work() {
     let field = Field::new();
-    shell(&field.repository, "echo more >>a.txt; git commit -qam second");
+    shell(
+        &field.repository,
+        "echo more >>a.txt; git commit -qam second",
+    );
     let top = field.top.path();
     let url = format!("file://{}", field.repository.display());
     git(top, &["clone", "-q", "--depth=1", &url, "shallow"]);
@@ -429,7 +621,10 @@ fn a_shallow_clone_and_a_repository_with_alternates_work() {
         let mut request = field.request(name);
         request.workspace = top.join(name).into();
         let worktree = field.make(&request).unwrap();
-        field.work(&worktree, "git log >/dev/null; echo x >x; git add x; git commit -qm x; echo y >y");
+        field.work(
+            &worktree,
+            "git log >/dev/null; echo x >x; git add x; git commit -qm x; echo y >y",
+        );
         let record = field.harvest(&worktree.record);
         assert_eq!(record.harvest.unwrap().modified_files.len(), 2, "{name}");
         let branch = format!("cofferdam/run1/{name}");
@@ -446,32 +641,59 @@ fn a_persistent_tree_is_used_again_and_refused_while_it_lives() {
     let mut second = request.clone();
     second.run = "run2".to_owned();
     second.record = "task_2".to_owned();
-    assert!(matches!(field.make(&second).unwrap_err(), WorkspaceError::Live { .. }));
-    field.work(&first, "echo one >one; mkdir ignored; echo cache >ignored/cache");
+    assert!(matches!(
+        field.make(&second).unwrap_err(),
+        WorkspaceError::Live { .. }
+    ));
+    field.work(
+        &first,
+        "echo one >one; mkdir ignored; echo cache >ignored/cache",
+    );
     let record = field.harvest(&first.record);
     drop(first.lease);
     let worktree = field.make(&second).unwrap();
     assert!(worktree.reused);
     assert_eq!(worktree.record.tree, record.tree);
     assert_eq!(worktree.record.base.oid, record.harvest.unwrap().commit);
-    field.workspaces().attach(&worktree.record, &field.walls(&worktree.record)).unwrap();
+    field
+        .workspaces()
+        .attach(&worktree.record, &field.walls(&worktree.record))
+        .unwrap();
     let tree = worktree.record.tree.as_path();
-    assert_eq!(git(tree, &["symbolic-ref", "HEAD"]), "refs/heads/cofferdam/run2/w");
+    assert_eq!(
+        git(tree, &["symbolic-ref", "HEAD"]),
+        "refs/heads/cofferdam/run2/w"
+    );
     assert_eq!(git(tree, &["status", "--porcelain"]), "");
     assert!(tree.join("ignored/cache").exists());
     field.work(&worktree, "echo two >two");
     let record = field.harvest(&worktree.record);
     let files = record.harvest.unwrap().modified_files;
     assert_eq!(paths(files.iter().map(|file| &file.path)), ["two"]);
-    assert_eq!(field.user_git(&["log", "--format=%s", "main..cofferdam/run2/w"]).lines().count(), 2);
+    assert_eq!(
+        field
+            .user_git(&["log", "--format=%s", "main..cofferdam/run2/w"])
+            .lines()
+            .count(),
+        2
+    );
     // Once the user has it all and goes on, the tree follows.
     drop(worktree.lease);
     field.user_git(&["merge", "-q", "cofferdam/run2/w"]);
-    shell(&field.repository, "echo user >user; git add user; git commit -qm user");
+    shell(
+        &field.repository,
+        "echo user >user; git add user; git commit -qm user",
+    );
     second.run = "run3".to_owned();
     let worktree = field.make(&second).unwrap();
-    assert_eq!(worktree.record.base.oid, field.user_git(&["rev-parse", "main"]));
-    field.workspaces().attach(&worktree.record, &field.walls(&worktree.record)).unwrap();
+    assert_eq!(
+        worktree.record.base.oid,
+        field.user_git(&["rev-parse", "main"])
+    );
+    field
+        .workspaces()
+        .attach(&worktree.record, &field.walls(&worktree.record))
+        .unwrap();
     assert!(tree.join("user").exists() && tree.join("ignored/cache").exists());
     assert_eq!(git(tree, &["status", "--porcelain"]), "");
 }
@@ -485,11 +707,16 @@ fn root_works_on_somebody_elses_repository_as_that_user() {
     let field = Field::new();
     shell(field.top.path(), "chown -R 12345:12345 . ; chmod 755 .");
     let mut options = field.options();
-    options.identity =
-        Some(cofferdam_core::spec::Identity { uid: 12345, gid: 12345, groups: Vec::new() });
+    options.identity = Some(cofferdam_core::spec::Identity {
+        uid: 12345,
+        gid: 12345,
+        groups: Vec::new(),
+    });
     let workspaces = Workspaces::open(options).unwrap();
     let mut steps = Vec::new();
-    let worktree = workspaces.create(&field.request("w"), &mut |step| steps.push(step)).unwrap();
+    let worktree = workspaces
+        .create(&field.request("w"), &mut |step| steps.push(step))
+        .unwrap();
     assert!(matches!(steps.last(), Some(WorkspaceStep::Ready { .. })));
     assert_eq!(worktree.record.state, TreeState::Ready);
     let owners = git_command(field.top.path());

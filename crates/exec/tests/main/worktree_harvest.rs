@@ -9,16 +9,28 @@ use crate::worktree::{Field, git, git_fails, paths, shell};
 #[test]
 fn user_repository_is_byte_identical_but_for_the_branch() {
     let field = Field::new();
-    shell(&field.repository, "git pack-refs --all; git gc -q; echo dirty >>a.txt; echo u >untracked");
+    shell(
+        &field.repository,
+        "git pack-refs --all; git gc -q; echo dirty >>a.txt; echo u >untracked",
+    );
     let before = field.fingerprint();
     let worktree = field.create("w");
     field.work(&worktree, "echo more >>a.txt; git commit -qam work; echo new >new; git stash -qu; git config x.y z; git tag t");
-    field.work(&worktree, "git tag -d t; git stash drop -q; echo rest >rest");
+    field.work(
+        &worktree,
+        "git tag -d t; git stash drop -q; echo rest >rest",
+    );
     let record = field.harvest(&worktree.record);
-    let receipt = field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
+    let receipt = field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
     assert_eq!(receipt.status(), CleanupStatus::Removed);
-    assert_eq!(field.fingerprint(), before);
-    assert_eq!(field.references(), ["refs/heads/cofferdam/run1/w", "refs/heads/main"]);
+    field.assert_same(&before);
+    assert_eq!(
+        field.references(),
+        ["refs/heads/cofferdam/run1/w", "refs/heads/main"]
+    );
     assert_eq!(field.user_git(&["fsck", "--strict", "--no-dangling"]), "");
     // Nothing is left among the trees either.
     assert_eq!(field.workspaces().orphans().unwrap(), []);
@@ -37,13 +49,30 @@ of a file'; ln -s /etc/passwd link; chmod +x a.txt; git add bin.dat",
     );
     let record = field.harvest(&worktree.record);
     let harvest = record.harvest.as_ref().unwrap();
-    let find = |path: &str| harvest.modified_files.iter().find(|file| file.path == path.into()).unwrap();
+    let find = |path: &str| {
+        harvest
+            .modified_files
+            .iter()
+            .find(|file| file.path == path.into())
+            .unwrap()
+    };
     assert_eq!(
         paths(harvest.modified_files.iter().map(|file| &file.path)),
-        ["Makefile", "a.txt", "bin.dat", "d/moved.txt", "link", "new.txt", "odd \"name\nof a file"]
+        [
+            "Makefile",
+            "a.txt",
+            "bin.dat",
+            "d/moved.txt",
+            "link",
+            "new.txt",
+            "odd \"name\nof a file"
+        ]
     );
     assert_eq!(find("Makefile").change, ChangeKind::Deleted);
-    assert_eq!((find("a.txt").added_lines, find("a.txt").removed_lines), (1, 0));
+    assert_eq!(
+        (find("a.txt").added_lines, find("a.txt").removed_lines),
+        (1, 0)
+    );
     assert_eq!(find("d/moved.txt").change, ChangeKind::Renamed);
     assert_eq!(find("d/moved.txt").from, Some("d/deep.txt".into()));
     assert!(find("bin.dat").binary && !find("bin.dat").untracked);
@@ -56,7 +85,10 @@ of a file'; ln -s /etc/passwd link; chmod +x a.txt; git add bin.dat",
         "User <user@example.com> cofferdam: uncommitted work of w"
     );
     let diff = String::from_utf8(field.workspaces().diff(&record).unwrap()).unwrap();
-    assert!(diff.contains("rename to d/moved.txt") && diff.contains("GIT binary patch"), "{diff}");
+    assert!(
+        diff.contains("rename to d/moved.txt") && diff.contains("GIT binary patch"),
+        "{diff}"
+    );
     // The task's own index is as it was left.
     assert!(git(worktree.record.tree.as_path(), &["status", "--porcelain"]).contains("?? new.txt"));
 }
@@ -68,9 +100,12 @@ fn a_task_that_did_nothing_leaves_nothing() {
     let worktree = field.create("w");
     let record = field.harvest(&worktree.record);
     assert_eq!(record.harvest.as_ref().unwrap().branch, None);
-    let receipt = field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
+    let receipt = field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
     assert_eq!(receipt.status(), CleanupStatus::Removed);
-    assert_eq!(field.fingerprint(), before);
+    field.assert_same(&before);
     assert_eq!(field.references(), ["refs/heads/main"]);
 }
 
@@ -86,7 +121,10 @@ fn commits_and_the_uncommitted_rest_are_both_on_the_branch() {
         "cofferdam: uncommitted work of w\ntwo\none"
     );
     assert!(harvest.descends_from_base);
-    assert_eq!(harvest.commit, field.user_git(&["rev-parse", "cofferdam/run1/w"]));
+    assert_eq!(
+        harvest.commit,
+        field.user_git(&["rev-parse", "cofferdam/run1/w"])
+    );
 }
 
 #[test]
@@ -127,10 +165,22 @@ fn b1_b4_other_branches_detached_commits_and_stashes_are_saved() {
     assert_eq!(show(&format!("{prefix}/heads/other")), "other");
     assert_eq!(show(&format!("{prefix}/heads/cofferdam/run1/w")), "own");
     assert!(show(&format!("{prefix}/stash/1")).starts_with("WIP on cofferdam/run1/w"));
-    assert_eq!(field.user_git(&["log", "-1", "--format=%s", "given"]), "base");
-    assert!(git_fails(&field.repository, &["rev-parse", "-q", "--verify", "refs/stash"]));
-    let receipt = field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
-    assert_eq!((receipt.status(), receipt.proof.saved_references), (CleanupStatus::Removed, 5));
+    assert_eq!(
+        field.user_git(&["log", "-1", "--format=%s", "given"]),
+        "base"
+    );
+    assert!(git_fails(
+        &field.repository,
+        &["rev-parse", "-q", "--verify", "refs/stash"]
+    ));
+    let receipt = field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
+    assert_eq!(
+        (receipt.status(), receipt.proof.saved_references),
+        (CleanupStatus::Removed, 5)
+    );
 }
 
 #[test]
@@ -138,12 +188,18 @@ fn b3_a_task_that_breaks_its_own_repository_breaks_nobody_elses() {
     let field = Field::new();
     let before = field.fingerprint();
     let worktree = field.create("w");
-    field.work(&worktree, "echo w >w; GIT_DIR=$PWD/.git git init -q; git config core.bare true");
+    field.work(
+        &worktree,
+        "echo w >w; GIT_DIR=$PWD/.git git init -q; git config core.bare true",
+    );
     let record = field.harvest(&worktree.record);
     assert_eq!(field.user_git(&["show", "cofferdam/run1/w:w"]), "w");
     assert_eq!(field.user_git(&["config", "core.bare"]), "false");
-    field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
-    assert_eq!(field.fingerprint(), before);
+    field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
+    field.assert_same(&before);
 }
 
 #[test]
@@ -152,11 +208,25 @@ fn b10_prune_and_gc_of_the_task_reach_only_its_own() {
     field.user_git(&["worktree", "add", "-q", "-b", "linked", "../linked"]);
     let first = field.create("first");
     let second = field.create("second");
-    std::fs::rename(field.top.path().join("linked"), field.top.path().join("away")).unwrap();
+    std::fs::rename(
+        field.top.path().join("linked"),
+        field.top.path().join("away"),
+    )
+    .unwrap();
     field.work(&first, "echo x >x; git add x; git commit -qm x; git worktree prune --expire=now; git gc -q --prune=now; git repack -qadf");
-    std::fs::rename(field.top.path().join("away"), field.top.path().join("linked")).unwrap();
-    assert_eq!(git(&field.top.path().join("linked"), &["status", "--porcelain"]), "");
-    assert_eq!(git(second.record.tree.as_path(), &["status", "--porcelain"]), "");
+    std::fs::rename(
+        field.top.path().join("away"),
+        field.top.path().join("linked"),
+    )
+    .unwrap();
+    assert_eq!(
+        git(&field.top.path().join("linked"), &["status", "--porcelain"]),
+        ""
+    );
+    assert_eq!(
+        git(second.record.tree.as_path(), &["status", "--porcelain"]),
+        ""
+    );
     field.harvest(&first.record);
     assert_eq!(field.user_git(&["show", "cofferdam/run1/first:x"]), "x");
 }
@@ -166,11 +236,19 @@ fn rejected(field: &Field, script: &str) -> String {
     let worktree = field.create("w");
     field.work(&worktree, script);
     let workspaces: Workspaces = field.workspaces();
-    let error = workspaces.harvest(&worktree.record, &field.walls(&worktree.record)).unwrap_err();
+    let error = workspaces
+        .harvest(&worktree.record, &field.walls(&worktree.record))
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::HarvestRejected, "{error}");
-    let now: Vec<_> = field.references().into_iter().filter(|name| !name.contains("/base/")).collect();
+    let now: Vec<_> = field
+        .references()
+        .into_iter()
+        .filter(|name| !name.contains("/base/"))
+        .collect();
     assert_eq!(now, before);
-    let receipt = workspaces.remove(&worktree.record, Some(worktree.lease)).unwrap();
+    let receipt = workspaces
+        .remove(&worktree.record, Some(worktree.lease))
+        .unwrap();
     assert_eq!(receipt.status(), CleanupStatus::KeptUnknown);
     assert!(worktree.record.tree.as_path().exists());
     assert_eq!(field.user_git(&["fsck", "--no-dangling"]), "");
@@ -187,7 +265,10 @@ fn a_tree_with_a_git_directory_in_it_is_rejected() {
          outer=$(printf '040000 tree %s\\t.GIT\\n' $inner | git mktree --missing)
          git update-ref HEAD $(git commit-tree -m evil -p HEAD $outer); git reset -q --soft HEAD",
     );
-    assert!(said.contains("hasDotgit") || said.contains(".git"), "{said}");
+    assert!(
+        said.contains("hasDotgit") || said.contains(".git"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -209,7 +290,9 @@ fn a_pack_beyond_the_bound_is_rejected() {
     let mut options = field.options();
     options.pack_bound = 100_000;
     let workspaces = Workspaces::open(options).unwrap();
-    let error = workspaces.harvest(&worktree.record, &field.walls(&worktree.record)).unwrap_err();
+    let error = workspaces
+        .harvest(&worktree.record, &field.walls(&worktree.record))
+        .unwrap_err();
     assert!(error.to_string().contains("100000 are allowed"), "{error}");
     field.harvest(&worktree.record);
 }
@@ -220,7 +303,11 @@ fn hostile_settings_of_the_task_do_not_reach_the_plane() {
     let worktree = field.create("w");
     let canary = field.top.path().join("canary");
     let tree = worktree.record.tree.as_path();
-    std::fs::write(tree.join("evil"), format!("#!/bin/sh\necho ran >>{}\n", canary.display())).unwrap();
+    std::fs::write(
+        tree.join("evil"),
+        format!("#!/bin/sh\necho ran >>{}\n", canary.display()),
+    )
+    .unwrap();
     field.work(
         &worktree,
         "chmod +x evil; E=$PWD/evil; for k in core.fsmonitor core.hooksPath diff.external core.pager core.sshCommand core.gitProxy core.alternateRefsCommand uploadpack.packObjectsHook credential.helper; do git config $k $E; done
@@ -228,7 +315,9 @@ fn hostile_settings_of_the_task_do_not_reach_the_plane() {
          git config core.worktree /; git config include.path /etc/passwd",
     );
     // The clean filter may run inside the walls, where it can write nothing outside; never outside.
-    let record = field.workspaces().harvest(&worktree.record, &field.walls(&worktree.record));
+    let record = field
+        .workspaces()
+        .harvest(&worktree.record, &field.walls(&worktree.record));
     if crate::worktree::bwrap_works() {
         assert!(!canary.exists());
     }
@@ -239,9 +328,15 @@ fn hostile_settings_of_the_task_do_not_reach_the_plane() {
 fn a_nested_repository_and_an_unfinished_merge_keep_the_tree() {
     let field = Field::new();
     let worktree = field.create("w");
-    field.work(&worktree, "git init -q nested; cd nested; echo n >n; git add n; git commit -qm n");
+    field.work(
+        &worktree,
+        "git init -q nested; cd nested; echo n >n; git add n; git commit -qm n",
+    );
     let record = field.harvest(&worktree.record);
-    let receipt = field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
+    let receipt = field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
     assert_eq!(receipt.status(), CleanupStatus::KeptDirty);
     assert!(worktree.record.tree.as_path().join("nested/n").exists());
 
@@ -253,8 +348,15 @@ fn a_nested_repository_and_an_unfinished_merge_keep_the_tree() {
     );
     let record = field.harvest(&worktree.record);
     assert_eq!(record.harvest.as_ref().unwrap().in_progress, ["merge"]);
-    assert!(field.user_git(&["show", "cofferdam/run1/w:a.txt"]).contains("<<<<<<<"));
-    let receipt = field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
+    assert!(
+        field
+            .user_git(&["show", "cofferdam/run1/w:a.txt"])
+            .contains("<<<<<<<")
+    );
+    let receipt = field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
     assert_eq!(receipt.status(), CleanupStatus::KeptDirty);
 }
 
@@ -266,7 +368,10 @@ fn d5_d7_a_tree_in_which_somebody_works_is_kept() {
     let receipt = field.workspaces().remove(&record, None).unwrap();
     assert_eq!(receipt.status(), CleanupStatus::KeptLive);
     let mut sleeper = sleeper(&worktree.record.tree.as_path().join("d"));
-    let receipt = field.workspaces().remove(&record, Some(worktree.lease)).unwrap();
+    let receipt = field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     assert_eq!(receipt.status(), CleanupStatus::KeptLive);
@@ -279,7 +384,11 @@ fn d5_d7_a_tree_in_which_somebody_works_is_kept() {
 
 #[expect(clippy::disallowed_methods, reason = "a stranger's process")]
 fn sleeper(directory: &std::path::Path) -> std::process::Child {
-    std::process::Command::new("sleep").arg("60").current_dir(directory).spawn().unwrap()
+    std::process::Command::new("sleep")
+        .arg("60")
+        .current_dir(directory)
+        .spawn()
+        .unwrap()
 }
 
 #[test]
@@ -296,8 +405,14 @@ fn d1_d2_a_path_that_is_not_the_one_that_was_made_is_kept() {
     assert_eq!(receipt.status(), CleanupStatus::KeptUnknown);
     std::fs::remove_file(&tree).unwrap();
     std::fs::create_dir(&tree).unwrap();
-    assert_eq!(field.workspaces().remove(&record, None).unwrap().status(), CleanupStatus::KeptUnknown);
+    assert_eq!(
+        field.workspaces().remove(&record, None).unwrap().status(),
+        CleanupStatus::KeptUnknown
+    );
     record.tree = field.repository.as_path().into();
-    assert_eq!(field.workspaces().remove(&record, None).unwrap().status(), CleanupStatus::KeptUnknown);
+    assert_eq!(
+        field.workspaces().remove(&record, None).unwrap().status(),
+        CleanupStatus::KeptUnknown
+    );
     assert!(field.repository.join("a.txt").exists() && moved.exists());
 }
