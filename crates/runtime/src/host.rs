@@ -30,6 +30,8 @@ pub struct LookRequest<'a> {
     pub base: EffectivePolicy,
     /// The data directory.
     pub data_dir: &'a std::path::Path,
+    /// Where the tree really lies, when a task has one of its own in the workspace's place.
+    pub tree: Option<&'a std::path::Path>,
 }
 
 /// A policy in effect and what it is laid over.

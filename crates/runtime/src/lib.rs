@@ -25,7 +25,8 @@ mod system;
 mod task;
 
 pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
-pub use options::{RuntimeOptions, Surroundings};
+pub use cofferdam_exec::host::Surroundings;
+pub use options::RuntimeOptions;
 pub use run::{FrontDoor, RunRequest};
 pub use runtime::{Reconciled, Runtime};
 pub use task::{

@@ -124,7 +124,7 @@ impl Runtime {
         } = request;
         let early = |problem| (problem, None);
         narrow(&mut policy, &command);
-        let resolved = self.look(&policy, Network::None).map_err(early)?;
+        let resolved = self.look(&policy, Network::None, None).map_err(early)?;
         let requested = refusal::requested(&resolved.policy);
         let refused = |problem| (problem, Some(requested));
         let decision = decide(&resolved.policy).map_err(refused)?;

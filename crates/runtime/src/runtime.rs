@@ -11,16 +11,14 @@ use cofferdam_core::outcome::Status;
 use cofferdam_core::plan::{self, CommandOptions, WorkspaceView};
 use cofferdam_core::policy::{EffectivePolicy, Explanation};
 use cofferdam_core::spec::{LaunchSpec, Network, StreamPlan};
+use cofferdam_exec::host::{self, Surroundings};
 use cofferdam_exec::{Plane, PlaneOptions, Settled};
 use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
-use crate::options::{RuntimeOptions, Surroundings};
+use crate::options::RuntimeOptions;
 use crate::scribe::Scribe;
 use crate::system::SystemHost;
-
-/// Values shorter than this are no secrets, and masking them would mask half of every output.
-const SECRET_BYTES: usize = 6;
 
 /// A task that a plane left behind when it died, as it was settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,20 +38,18 @@ pub struct Reconciled {
 pub struct Runtime {
     pub(crate) plane: Plane,
     pub(crate) scribe: Scribe,
+    pub(crate) surroundings: Surroundings,
     pub(crate) data_dir: PathBuf,
     host: Box<dyn HostDoor>,
 }
 
-/// Gathers the values of the caller's variables that look like secrets.
-fn secrets(surroundings: &Surroundings) -> Masker {
-    Masker::new(
-        surroundings
-            .variables()
-            .filter(|(name, value)| {
-                value.len() >= SECRET_BYTES && plan::looks_secret(&name.to_string_lossy())
-            })
-            .map(|(_, value)| value.as_encoded_bytes()),
-    )
+fn with_data_dir(surroundings: &Surroundings, path: PathBuf) -> Surroundings {
+    let variables = surroundings
+        .variables()
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .chain([("COFFERDAM_DATA_DIR".into(), path.into_os_string())]);
+    Surroundings::new(variables, surroundings.directory())
 }
 
 impl Runtime {
@@ -68,13 +64,15 @@ impl Runtime {
             surroundings,
             ambient,
             journal,
-            host,
+            host: door,
             script,
         } = options;
-        let path = match data_dir {
-            Some(path) => surroundings.directory().join(path),
-            None => surroundings.data_dir()?,
+        let surroundings = match data_dir {
+            // Found where every other place looks for it too.
+            Some(path) => with_data_dir(&surroundings, path),
+            None => surroundings,
         };
+        let path = host::data_dir(&surroundings)?;
         let directory = DataDir::open(path).map_err(|error| error.to_problem())?;
         let journal: Arc<dyn Journal> = match journal {
             Some(journal) => journal,
@@ -84,7 +82,7 @@ impl Runtime {
             ),
         };
         let data_dir = directory.path().to_owned();
-        let masker = secrets(&surroundings);
+        let masker = Masker::new(host::secret_values(&surroundings).into_iter().map(|(_, value)| value));
         let plane = Plane::open(PlaneOptions {
             data: Some(directory),
             journal,
@@ -93,7 +91,7 @@ impl Runtime {
             script,
         })?;
         let scribe = Scribe::new(plane.clone(), masker);
-        let host = host.unwrap_or_else(|| {
+        let host = door.unwrap_or_else(|| {
             Box::new(SystemHost {
                 surroundings: surroundings.clone(),
             })
@@ -101,6 +99,7 @@ impl Runtime {
         Ok(Self {
             plane,
             scribe,
+            surroundings,
             data_dir,
             host,
         })
@@ -126,16 +125,19 @@ impl Runtime {
         &self.data_dir
     }
 
-    /// Resolves workspace, policy and facts for a single command; `task` for one of a task.
+    /// Resolves workspace, policy and facts; `network` is the level where no layer names one, `tree`
+    /// the tree of a task in the workspace's place.
     pub(crate) fn look(
         &self,
         policy: &PolicyRequest,
         network: Network,
+        tree: Option<&Path>,
     ) -> Result<Resolved, Problem> {
         self.host.look(LookRequest {
             policy,
             base: EffectivePolicy::built_in().with_default_network(network),
             data_dir: &self.data_dir,
+            tree,
         })
     }
 
@@ -157,7 +159,7 @@ impl Runtime {
         policy: &PolicyRequest,
         command: Option<&RunCommand>,
     ) -> Result<Explanation, Problem> {
-        let resolved = self.look(policy, Network::None)?;
+        let resolved = self.look(policy, Network::None, None)?;
         let view = WorkspaceView::live(&resolved.facts.workspace);
         let enclosure = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?;
         let nothing = RunCommand::argv(["true"]);

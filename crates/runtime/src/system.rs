@@ -1,9 +1,13 @@
 //! The machine itself as the host that is looked at.
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::policy::{Layer, LayerDocument, merge};
+use cofferdam_exec::host::{
+    GatherRequest, PolicyFile, Surroundings, gather, policy_files, read_layer, resolve_workspace,
+};
 
-use crate::host::{HostDoor, LookRequest, Resolved};
-use crate::options::Surroundings;
+use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 
 /// Looks with the plane's own eyes.
 #[derive(Debug)]
@@ -13,10 +17,65 @@ pub(crate) struct SystemHost {
 
 impl HostDoor for SystemHost {
     fn look(&self, request: LookRequest<'_>) -> Result<Resolved, Problem> {
-        let _ = (request, &self.surroundings);
-        Err(Problem::new(
-            ErrorCode::ProviderUnavailable,
-            "the host cannot be looked at yet",
-        ))
+        let LookRequest {
+            policy,
+            base,
+            data_dir,
+            tree,
+        } = request;
+        let surroundings = &self.surroundings;
+        let workspace =
+            resolve_workspace(surroundings, policy.workspace.as_deref(), Some(data_dir))?;
+        let layers = self.layers(policy, &workspace.root)?;
+        let effective = merge(base, &layers)?;
+        let facts = gather(&GatherRequest {
+            surroundings,
+            workspace: &workspace,
+            data_dir,
+            policy: &effective,
+            tree,
+        });
+        let cwd = workspace.directory.unwrap_or(workspace.root);
+        Ok(Resolved {
+            policy: effective,
+            facts,
+            cwd: BytePath::from(cwd),
+        })
+    }
+}
+
+impl SystemHost {
+    fn layers(
+        &self,
+        policy: &PolicyRequest,
+        workspace: &std::path::Path,
+    ) -> Result<Vec<LayerDocument>, Problem> {
+        let mut layers = Vec::new();
+        for file in policy_files(&self.surroundings, Some(workspace)) {
+            if file.layer == Layer::User && policy.policy_file.is_some() {
+                continue;
+            }
+            layers.extend(read_layer(&file)?);
+        }
+        if let Some(path) = &policy.policy_file {
+            let path = self.surroundings.directory().join(path);
+            let file = PolicyFile {
+                layer: Layer::User,
+                path,
+            };
+            let Some(layer) = read_layer(&file)? else {
+                return Err(Problem::new(
+                    ErrorCode::PolicyUnreadable,
+                    format!("the policy {} does not exist", file.path.display()),
+                )
+                .with_field("policy"));
+            };
+            layers.push(layer);
+        }
+        layers.push(LayerDocument::new(Layer::CommandLine, policy.owner.clone()));
+        if let Some(request) = &policy.request {
+            layers.push(LayerDocument::new(Layer::Request, request.clone()));
+        }
+        Ok(layers)
     }
 }
