@@ -1,6 +1,5 @@
 //! A place behind walls, from its set-up to its end.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -254,8 +253,7 @@ type Raised = (Option<Scratch>, Option<Guard>, Box<dyn Backend>);
 
 fn raise(plane: &Plane, spec: &EnclosureSpec) -> Result<Raised, Problem> {
     let scratch = if provider::needs_scratch(spec) {
-        let path = PathBuf::from(spec.scratch.as_os_str());
-        Some(Scratch::make(&path, &spec.identity)?)
+        Some(Scratch::make(spec)?)
     } else {
         None
     };

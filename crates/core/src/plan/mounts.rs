@@ -163,6 +163,10 @@ fn add_base(built: &mut View, facts: &HostFacts, home: &BytePath, network: Netwo
     built.steps.push(Mount::Proc {
         target: BytePath::from("/proc"),
     });
+    if facts.owner.identity.uid == 0 {
+        // The kernel's settings belong to the uid, and root keeps its own inside.
+        built.bind(&BytePath::from("/proc/sys"), Access::Read, true);
+    }
     let devices = BytePath::from("/dev");
     built.steps.push(Mount::Devices {
         target: devices.clone(),

@@ -41,6 +41,7 @@ pub const TOP_LEVEL_NAMES: &[ProtectedEntry] = &[
         "start-up files of editors",
     ),
     entry(".envrc", NameKind::File, "start-up files of shells"),
+    entry(".cofferdam.toml", NameKind::File, "policy of the project"),
 ];
 
 /// Names below a git directory. `worktrees` holds the other trees' own directories.

@@ -50,12 +50,20 @@ const SECRETS: &[&str] = &[
     "/etc/wpa_supplicant",
 ];
 
-/// Facts of the kernel's memory that only root could read.
+/// The kernel's memory and switches that root could open by its uid alone, without a capability.
 const KERNEL_SECRETS: &[&str] = &[
+    "/proc/acpi",
+    "/proc/dynamic_debug",
+    "/proc/fs/nfsd",
     "/proc/kcore",
     "/proc/kpagecgroup",
     "/proc/kpagecount",
     "/proc/kpageflags",
+    "/proc/mtrr",
+    "/proc/scsi",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/vmcore",
 ];
 
 /// Gives the system paths that exist.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::spec::{CacheOverlay, EnclosureSpec, Identity};
+use cofferdam_core::spec::{CacheOverlay, EnclosureSpec, Identity, Mount};
 use rustix::fs::{Gid, Mode, Uid};
 
 /// The scratch directory of an enclosure; dropping it removes it.
@@ -12,7 +12,9 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes the directory with `home` and `tmp` in it, for nobody but the identity.
-    pub(crate) fn make(path: &Path, identity: &Identity) -> Result<Self, Problem> {
+    pub(crate) fn make(spec: &EnclosureSpec) -> Result<Self, Problem> {
+        let path = spec.scratch.as_path();
+        let identity = &spec.identity;
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| problem(parent, &error))?;
         }
@@ -20,6 +22,16 @@ impl Scratch {
         let scratch = Self(path.to_owned());
         for name in ["home", "tmp"] {
             private_directory(&path.join(name), identity)?;
+        }
+        for mount in &spec.mounts {
+            // What a mount namespace would show stands here as a file.
+            if let Mount::Content { target, content } = mount
+                && target.is_within(&spec.scratch)
+            {
+                let file = target.as_path();
+                std::fs::write(file, content.as_bytes()).map_err(|error| problem(file, &error))?;
+                own(file, identity)?;
+            }
         }
         Ok(scratch)
     }
