@@ -110,7 +110,9 @@ pub(crate) fn run(call: &Call<'_>) -> Result<Answer, ToolError> {
     }
     let mut environment = Vec::with_capacity(call.environment.len());
     for (name, value) in call.environment {
-        environment.push(c_string([name.as_slice(), b"=", value.as_slice()].concat())?);
+        environment.push(c_string(
+            [name.as_slice(), b"=", value.as_slice()].concat(),
+        )?);
     }
     let input: OwnedFd = match call.input {
         Input::Empty => std::fs::File::open("/dev/null")?.into(),
@@ -130,10 +132,14 @@ pub(crate) fn run(call: &Call<'_>) -> Result<Answer, ToolError> {
     }
     let mut spec = Spawn::new(Program::Paths(vec![call.program.clone()]), arguments);
     spec.environment = environment;
-    spec.directory =
-        Some(Directory::Path(c_string(call.directory.as_os_str().as_bytes().to_vec())?));
-    spec.descriptors =
-        vec![(input.as_fd(), 0), (out_write.as_fd(), 1), (error_write.as_fd(), 2)];
+    spec.directory = Some(Directory::Path(c_string(
+        call.directory.as_os_str().as_bytes().to_vec(),
+    )?));
+    spec.descriptors = vec![
+        (input.as_fd(), 0),
+        (out_write.as_fd(), 1),
+        (error_write.as_fd(), 2),
+    ];
     spec.new_session = true;
     // git takes its lock files away on SIGTERM; the spawning thread is this one, which waits below.
     spec.parent_death_signal = Some(SIGTERM);
@@ -148,7 +154,11 @@ pub(crate) fn run(call: &Call<'_>) -> Result<Answer, ToolError> {
     }
     let status = wait_pid(child.pid)?.status;
     let (stdout, stderr) = collected?;
-    Ok(Answer { status, stdout, stderr })
+    Ok(Answer {
+        status,
+        stdout,
+        stderr,
+    })
 }
 
 fn await_end(pidfd: &OwnedFd, at_most: Duration) -> rustix::io::Result<()> {
@@ -172,7 +182,10 @@ fn collect(
     const STDERR_BOUND: usize = 64 * 1024;
     let mut deadline = Instant::now() + call.timeout;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let (mut out, mut error) = (Some(std::fs::File::from(out)), Some(std::fs::File::from(error)));
+    let (mut out, mut error) = (
+        Some(std::fs::File::from(out)),
+        Some(std::fs::File::from(error)),
+    );
     let mut ended = false;
     while out.is_some() || error.is_some() {
         let now = Instant::now();
@@ -240,7 +253,9 @@ pub(crate) fn find_program(name: &str, search: &[u8], refused: &[&Path]) -> Opti
             continue;
         }
         let candidate = directory.join(name);
-        let Ok(real) = candidate.canonicalize() else { continue };
+        let Ok(real) = candidate.canonicalize() else {
+            continue;
+        };
         let executable = rustix::fs::access(&candidate, rustix::fs::Access::EXEC_OK).is_ok();
         if real.is_file() && executable && outside(&real) && outside(&candidate) {
             return CString::new(candidate.as_os_str().as_bytes()).ok();
@@ -312,9 +327,20 @@ mod tests {
         std::fs::copy("/bin/true", bin.join("env")).unwrap();
         let search = format!("{}:.::/usr/bin:/bin", bin.display());
         let found = find_program("env", search.as_bytes(), &[top.path()]).unwrap();
-        assert!(!found.to_bytes().starts_with(top.path().as_os_str().as_bytes()));
-        assert_eq!(safe_search_path(search.as_bytes(), &[top.path()]), b"/usr/bin:/bin");
+        assert!(
+            !found
+                .to_bytes()
+                .starts_with(top.path().as_os_str().as_bytes())
+        );
+        assert_eq!(
+            safe_search_path(search.as_bytes(), &[top.path()]),
+            b"/usr/bin:/bin"
+        );
         let other = find_program("env", search.as_bytes(), &[]).unwrap();
-        assert!(other.to_bytes().starts_with(top.path().as_os_str().as_bytes()));
+        assert!(
+            other
+                .to_bytes()
+                .starts_with(top.path().as_os_str().as_bytes())
+        );
     }
 }

@@ -27,10 +27,27 @@ pub(crate) fn diff_trees(
 ) -> Result<TreeDiff, GitError> {
     let output = git
         .on(&repository.git_dir, &repository.top)
-        .args(["diff-tree", "-r", "-z", "-M", "-l2000", "--raw", "--numstat"])
-        .args(["--no-ext-diff", "--no-textconv", "--ignore-submodules=none", from, to, "--"])
+        .args([
+            "diff-tree",
+            "-r",
+            "-z",
+            "-M",
+            "-l2000",
+            "--raw",
+            "--numstat",
+        ])
+        .args([
+            "--no-ext-diff",
+            "--no-textconv",
+            "--ignore-submodules=none",
+            from,
+            to,
+            "--",
+        ])
         .output()?;
-    parse(&output).ok_or(GitError::Unreadable { command: "diff-tree" })
+    parse(&output).ok_or(GitError::Unreadable {
+        command: "diff-tree",
+    })
 }
 
 /// Reads raw records, then the figures, which come in the same order.
@@ -46,8 +63,16 @@ fn parse(output: &[u8]) -> Option<TreeDiff> {
         let (change, from, path) = match letter {
             b'A' => (ChangeKind::Added, None, first),
             b'D' => (ChangeKind::Deleted, None, first),
-            b'R' => (ChangeKind::Renamed, Some(first), BytePath::from_bytes(fields.next()?)),
-            b'C' => (ChangeKind::Added, None, BytePath::from_bytes(fields.next()?)),
+            b'R' => (
+                ChangeKind::Renamed,
+                Some(first),
+                BytePath::from_bytes(fields.next()?),
+            ),
+            b'C' => (
+                ChangeKind::Added,
+                None,
+                BytePath::from_bytes(fields.next()?),
+            ),
             _ => (ChangeKind::Modified, None, first),
         };
         if new_mode == GITLINK && (old_mode != GITLINK || old_oid != new_oid) {
@@ -102,7 +127,12 @@ fn summarise(files: &[ModifiedFile]) -> DiffSummary {
         1 => format!("1 file changed, +{insertions} \u{2212}{deletions}"),
         _ => format!("{count} files changed, +{insertions} \u{2212}{deletions}"),
     };
-    DiffSummary { files: count, insertions, deletions, text }
+    DiffSummary {
+        files: count,
+        insertions,
+        deletions,
+        text,
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +143,9 @@ mod tests {
     fn renames_binaries_and_odd_names_are_read() {
         let z = "0000000";
         let output = [
-            format!(":100644 100644 {z} 1111111 M\0a\tb\n\0:100644 100644 {z} {z} R090\0old\0new\0"),
+            format!(
+                ":100644 100644 {z} 1111111 M\0a\tb\n\0:100644 100644 {z} {z} R090\0old\0new\0"
+            ),
             format!(":000000 100644 {z} 1111111 A\0bin\0:000000 160000 {z} 1111111 A\0sub\0"),
             "2\t1\ta\tb\n\0".to_owned() + "1\t0\t\0old\0new\0-\t-\tbin\0" + "1\t0\tsub\0",
         ]
@@ -122,7 +154,10 @@ mod tests {
         assert_eq!(diff.gitlinks, [BytePath::from("sub")]);
         assert_eq!(diff.files[0].path, BytePath::from("a\tb\n"));
         assert_eq!(diff.files[1].from, Some(BytePath::from("old")));
-        assert_eq!((diff.files[1].change, diff.files[1].added_lines), (ChangeKind::Renamed, 1));
+        assert_eq!(
+            (diff.files[1].change, diff.files[1].added_lines),
+            (ChangeKind::Renamed, 1)
+        );
         assert!(diff.files[2].binary);
         insta::assert_snapshot!(diff.summary.text, @"4 files changed, +4 −1");
     }

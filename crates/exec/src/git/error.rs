@@ -86,7 +86,11 @@ pub(crate) enum GitError {
 }
 
 fn short(args: &[String]) -> String {
-    args.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(" ")
+    args.iter()
+        .take(3)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 impl GitError {

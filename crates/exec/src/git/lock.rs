@@ -32,17 +32,28 @@ impl RepositoryLock {
             .append(true)
             .mode(0o600)
             .open(&path)
-            .map_err(|source| GitError::LockFile { path: path.clone(), source })?;
+            .map_err(|source| GitError::LockFile {
+                path: path.clone(),
+                source,
+            })?;
         let begin = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self { _file: file }),
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(GitError::LockFile { path, source: errno.into() }),
+                Err(errno) => {
+                    return Err(GitError::LockFile {
+                        path,
+                        source: errno.into(),
+                    });
+                }
             }
             if begin.elapsed() > PATIENCE {
-                return Err(GitError::Locked { path, seconds: PATIENCE.as_secs() });
+                return Err(GitError::Locked {
+                    path,
+                    seconds: PATIENCE.as_secs(),
+                });
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(16));

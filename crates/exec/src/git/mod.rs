@@ -79,10 +79,9 @@ impl Git {
     pub(crate) fn find(options: &GitOptions) -> Result<Self, GitError> {
         let refused: Vec<_> = options.refused.iter().map(BytePath::as_path).collect();
         let search = options.search_path.as_bytes();
-        let program =
-            tool::find_program("git", search, &refused).ok_or(GitError::Unavailable {
-                why: "it is not on the search path".to_owned(),
-            })?;
+        let program = tool::find_program("git", search, &refused).ok_or(GitError::Unavailable {
+            why: "it is not on the search path".to_owned(),
+        })?;
         let pair = |name: &str, value: &[u8]| (name.as_bytes().to_vec(), value.to_vec());
         let mut environment = vec![
             pair("PATH", &tool::safe_search_path(search, &refused)),
@@ -100,7 +99,10 @@ impl Git {
         for (number, setting) in HARDENED.iter().enumerate() {
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
             environment.push(pair(&format!("GIT_CONFIG_KEY_{number}"), key.as_bytes()));
-            environment.push(pair(&format!("GIT_CONFIG_VALUE_{number}"), value.as_bytes()));
+            environment.push(pair(
+                &format!("GIT_CONFIG_VALUE_{number}"),
+                value.as_bytes(),
+            ));
         }
         for (name, value) in [
             ("XDG_CONFIG_HOME", &options.xdg_config_home),
@@ -112,11 +114,19 @@ impl Git {
             }
         }
         let home = options.home.as_path().to_path_buf();
-        let configuration = options.xdg_config_home.as_ref().filter(|path| !path.is_empty());
+        let configuration = options
+            .xdg_config_home
+            .as_ref()
+            .filter(|path| !path.is_empty());
         let default_excludes = configuration
             .map_or_else(|| home.join(".config"), |path| path.as_path().to_path_buf())
             .join("git/ignore");
-        let git = Self { program, environment, home, default_excludes };
+        let git = Self {
+            program,
+            environment,
+            home,
+            default_excludes,
+        };
         git.check_version()?;
         Ok(git)
     }
@@ -129,7 +139,10 @@ impl Git {
         })?;
         if version < OLDEST {
             return Err(GitError::Unavailable {
-                why: format!("it is {}.{}, needed is {}.{}", version.0, version.1, OLDEST.0, OLDEST.1),
+                why: format!(
+                    "it is {}.{}, needed is {}.{}",
+                    version.0, version.1, OLDEST.0, OLDEST.1
+                ),
             });
         }
         Ok(())
@@ -172,7 +185,10 @@ impl Git {
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text.strip_prefix("git version ")?.trim().split(['.', ' ', '-']);
+    let mut numbers = text
+        .strip_prefix("git version ")?
+        .trim()
+        .split(['.', ' ', '-']);
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
@@ -191,7 +207,11 @@ pub(crate) struct GitCall<'a> {
 impl<'a> GitCall<'a> {
     /// Adds arguments.
     pub(crate) fn args<T: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
-        self.arguments.extend(arguments.into_iter().map(|one| one.as_ref().as_bytes().to_vec()));
+        self.arguments.extend(
+            arguments
+                .into_iter()
+                .map(|one| one.as_ref().as_bytes().to_vec()),
+        );
         self
     }
 
@@ -203,7 +223,8 @@ impl<'a> GitCall<'a> {
 
     /// Sets a variable.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.environment.push((name.as_bytes().to_vec(), value.as_ref().to_vec()));
+        self.environment
+            .push((name.as_bytes().to_vec(), value.as_ref().to_vec()));
         self
     }
 
@@ -230,7 +251,10 @@ impl<'a> GitCall<'a> {
             arguments.push(b"-c".to_vec());
             arguments.push(setting);
         }
-        let told = self.arguments.iter().map(|one| String::from_utf8_lossy(one).into_owned());
+        let told = self
+            .arguments
+            .iter()
+            .map(|one| String::from_utf8_lossy(one).into_owned());
         let told: Vec<String> = told.collect();
         arguments.extend(self.arguments);
         let mut environment = self.git.environment.clone();
@@ -273,7 +297,9 @@ impl<'a> GitCall<'a> {
     /// Runs it and gives its one line.
     pub(crate) fn line(self) -> Result<String, GitError> {
         let output = self.output()?;
-        Ok(String::from_utf8_lossy(&output).trim_end_matches('\n').to_owned())
+        Ok(String::from_utf8_lossy(&output)
+            .trim_end_matches('\n')
+            .to_owned())
     }
 }
 
@@ -284,8 +310,11 @@ mod tests {
     #[test]
     fn versions_are_read() {
         assert_eq!(parse_version("git version 2.47.3\n"), Some((2, 47)));
-        assert_eq!(parse_version("git version 2.39.5 (Apple Git-154)"), Some((2, 39)));
-        assert_eq!(parse_version("git version 2.38-rc1"), None);
+        assert_eq!(
+            parse_version("git version 2.39.5 (Apple Git-154)"),
+            Some((2, 39))
+        );
+        assert_eq!(parse_version("git version 2.38-rc1"), Some((2, 38)));
         assert_eq!(parse_version("hello"), None);
     }
 

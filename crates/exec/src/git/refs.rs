@@ -48,7 +48,10 @@ pub(crate) enum RefChange {
 
 impl RefChange {
     pub(crate) fn create(name: impl Into<String>, new: impl Into<String>) -> Self {
-        Self::Create { name: name.into(), new: new.into() }
+        Self::Create {
+            name: name.into(),
+            new: new.into(),
+        }
     }
 
     pub(crate) fn update(
@@ -56,11 +59,18 @@ impl RefChange {
         new: impl Into<String>,
         old: impl Into<String>,
     ) -> Self {
-        Self::Update { name: name.into(), new: new.into(), old: old.into() }
+        Self::Update {
+            name: name.into(),
+            new: new.into(),
+            old: old.into(),
+        }
     }
 
     pub(crate) fn delete(name: impl Into<String>, old: impl Into<String>) -> Self {
-        Self::Delete { name: name.into(), old: old.into() }
+        Self::Delete {
+            name: name.into(),
+            old: old.into(),
+        }
     }
 }
 
@@ -73,10 +83,15 @@ impl Git {
     ) -> Result<Vec<Reference>, GitError> {
         let output = self
             .on(&repository.git_dir, &repository.top)
-            .args(["for-each-ref", "--format=%(objectname)%00%(*objectname)%00%(refname)%00%(symref)"])
+            .args([
+                "for-each-ref",
+                "--format=%(objectname)%00%(*objectname)%00%(refname)%00%(symref)",
+            ])
             .args(prefixes)
             .output()?;
-        parse(&output).ok_or(GitError::Unreadable { command: "for-each-ref" })
+        parse(&output).ok_or(GitError::Unreadable {
+            command: "for-each-ref",
+        })
     }
 
     /// Gives the commit or object that a full reference name names; `None` when there is none.
@@ -86,7 +101,10 @@ impl Git {
         name: &str,
     ) -> Result<Option<String>, GitError> {
         let found = self.references(repository, &[name])?;
-        Ok(found.into_iter().find(|one| one.name == name).map(|one| one.oid))
+        Ok(found
+            .into_iter()
+            .find(|one| one.name == name)
+            .map(|one| one.oid))
     }
 
     /// Makes all of these changes, or none.
@@ -123,6 +141,7 @@ impl Git {
                 .input(Input::Bytes(&input))
                 .output();
             let Err(GitError::Failed { args, code, stderr }) = outcome else {
+                remove_empty_directories(repository);
                 return outcome.map(drop);
             };
             let held = stderr.contains(".lock': File exists");
@@ -130,12 +149,24 @@ impl Git {
                 std::thread::sleep(pause);
                 pause *= 2;
             } else if !held && stderr.contains("cannot lock ref") {
-                return Err(GitError::RefMoved { stderr: stderr.trim().to_owned() });
+                return Err(GitError::RefMoved {
+                    stderr: stderr.trim().to_owned(),
+                });
             } else {
                 return Err(GitError::Failed { args, code, stderr });
             }
         }
     }
+}
+
+/// Removes the directories of our own references when nothing is in them any more, which git itself
+/// leaves standing.
+fn remove_empty_directories(repository: &Repository) {
+    let top = repository.common_dir.join("refs/cofferdam");
+    for name in ["base", "saved", "trash", "undo"] {
+        let _ = std::fs::remove_dir(top.join(name));
+    }
+    let _ = std::fs::remove_dir(top);
 }
 
 fn parse(output: &[u8]) -> Option<Vec<Reference>> {

@@ -78,13 +78,21 @@ pub(crate) fn discover(git: &Git, directory: &Path) -> Result<Discovered, GitErr
         });
     }
     if lines.len() == QUESTIONS.len() + 1 {
-        let lines: Vec<OsString> =
-            lines.into_iter().map(|line| OsString::from_vec(line.to_vec())).collect();
-        return assemble(&lines).ok_or(GitError::Unreadable { command: "rev-parse" });
+        let lines: Vec<OsString> = lines
+            .into_iter()
+            .map(|line| OsString::from_vec(line.to_vec()))
+            .collect();
+        return assemble(&lines).ok_or(GitError::Unreadable {
+            command: "rev-parse",
+        });
     }
     // A path holds a newline: ask for each alone, where only the last newline is git's.
     let mut answers = Vec::new();
-    for question in QUESTIONS.iter().map(|one| vec![*one]).chain([vec!["--symbolic-full-name", "HEAD"]]) {
+    for question in QUESTIONS
+        .iter()
+        .map(|one| vec![*one])
+        .chain([vec!["--symbolic-full-name", "HEAD"]])
+    {
         let mut output = git
             .call(directory)
             .args(["rev-parse", "--path-format=absolute"])
@@ -93,7 +101,9 @@ pub(crate) fn discover(git: &Git, directory: &Path) -> Result<Discovered, GitErr
         output.pop();
         answers.push(OsString::from_vec(output));
     }
-    assemble(&answers).ok_or(GitError::Unreadable { command: "rev-parse" })
+    assemble(&answers).ok_or(GitError::Unreadable {
+        command: "rev-parse",
+    })
 }
 
 fn lines(output: &[u8]) -> Vec<&[u8]> {
@@ -103,9 +113,13 @@ fn lines(output: &[u8]) -> Vec<&[u8]> {
 }
 
 fn assemble(answers: &[OsString]) -> Option<Discovered> {
-    let [_, format, top, git_dir, common, prefix, head, branch] = answers else { return None };
+    let [_, format, top, git_dir, common, prefix, head, branch] = answers else {
+        return None;
+    };
     let common_dir = PathBuf::from(common);
-    let branch = branch.to_str().filter(|name| name.starts_with("refs/heads/"));
+    let branch = branch
+        .to_str()
+        .filter(|name| name.starts_with("refs/heads/"));
     Some(Discovered {
         repository: Repository {
             top: top.into(),
@@ -123,12 +137,19 @@ fn assemble(answers: &[OsString]) -> Option<Discovered> {
 impl Git {
     /// Whether `HEAD` names something that exists as a reference.
     fn reference_exists(&self, directory: &Path) -> Result<bool, GitError> {
-        let answer = self.call(directory).args(["rev-parse", "-q", "--verify", "HEAD"]).run()?;
+        let answer = self
+            .call(directory)
+            .args(["rev-parse", "-q", "--verify", "HEAD"])
+            .run()?;
         Ok(answer.code() == Some(0))
     }
 
     /// Resolves a revision to a commit.
-    pub(crate) fn commit(&self, repository: &Repository, revision: &str) -> Result<String, GitError> {
+    pub(crate) fn commit(
+        &self,
+        repository: &Repository,
+        revision: &str,
+    ) -> Result<String, GitError> {
         self.on(&repository.git_dir, &repository.top)
             .args(["rev-parse", "-q", "--verify", "--end-of-options"])
             .args([format!("{revision}^{{commit}}")])
@@ -171,17 +192,24 @@ impl Configuration {
 
     /// Lends every entry; section and last part of a key are in lower case.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.entries.iter().map(|(key, value)| (key.as_str(), value.as_slice()))
+        self.entries
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_slice()))
     }
 
     /// Gives the value that counts.
     pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
-        self.entries.iter().rev().find(|(own, _)| own == key).map(|(_, value)| value.as_slice())
+        self.entries
+            .iter()
+            .rev()
+            .find(|(own, _)| own == key)
+            .map(|(_, value)| value.as_slice())
     }
 
     /// Gives a value as text.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
-        self.get(key).map(|value| String::from_utf8_lossy(value).into_owned())
+        self.get(key)
+            .map(|value| String::from_utf8_lossy(value).into_owned())
     }
 
     /// Whether a switch is on.
@@ -196,7 +224,9 @@ impl Configuration {
     pub(crate) fn names(&self, section: &str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for (key, _) in &self.entries {
-            let rest = key.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
+            let rest = key
+                .strip_prefix(section)
+                .and_then(|rest| rest.strip_prefix('.'));
             if let Some((name, _)) = rest.and_then(|rest| rest.rsplit_once('.'))
                 && !names.iter().any(|own| own == name)
             {

@@ -13,7 +13,11 @@ use crate::tool::Input;
 
 /// Says who makes the commits that the plane makes.
 pub(crate) fn person(configuration: &Configuration) -> (String, String) {
-    let text = |key| configuration.text(key).filter(|text| !text.trim().is_empty());
+    let text = |key| {
+        configuration
+            .text(key)
+            .filter(|text| !text.trim().is_empty())
+    };
     (
         text("user.name").unwrap_or_else(|| "Cofferdam".to_owned()),
         text("user.email").unwrap_or_else(|| "cofferdam@localhost".to_owned()),
@@ -29,18 +33,33 @@ pub(crate) fn left_behind(
     let untracked = if carry == Carry::All { "no" } else { "normal" };
     let output = git
         .on(&repository.git_dir, &repository.top)
-        .args(["status", "--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=none"])
+        .args([
+            "status",
+            "--porcelain=v2",
+            "-z",
+            "--no-renames",
+            "--ignore-submodules=none",
+        ])
         .args([format!("--untracked-files={untracked}")])
         .output()?;
     let mut left = Vec::new();
-    for entry in output.split(|byte| *byte == 0).filter(|entry| !entry.is_empty()) {
+    for entry in output
+        .split(|byte| *byte == 0)
+        .filter(|entry| !entry.is_empty())
+    {
         let (kind, path) = match entry[0] {
             b'?' => (LeftKind::Untracked, &entry[2..]),
             b'1' | b'u' => {
                 let spaces = if entry[0] == b'1' { 8 } else { 10 };
-                let Some(path) = after_spaces(entry, spaces) else { continue };
+                let Some(path) = after_spaces(entry, spaces) else {
+                    continue;
+                };
                 let submodule = entry.get(5) == Some(&b'S');
-                let kind = if submodule { LeftKind::Submodule } else { LeftKind::Modified };
+                let kind = if submodule {
+                    LeftKind::Submodule
+                } else {
+                    LeftKind::Modified
+                };
                 (kind, path)
             }
             _ => continue,
@@ -51,7 +70,10 @@ pub(crate) fn left_behind(
             LeftKind::Submodule => false,
         };
         if !carried {
-            left.push(LeftBehind { path: BytePath::from_bytes(path), kind });
+            left.push(LeftBehind {
+                path: BytePath::from_bytes(path),
+                kind,
+            });
         }
     }
     Ok(left)
@@ -90,25 +112,36 @@ pub(crate) fn carry_in(
             .env("GIT_INDEX_FILE", index.as_os_str().as_bytes())
             .env("GIT_OBJECT_DIRECTORY", objects.as_os_str().as_bytes())
     };
-    let what = if carry == Carry::All { "--all" } else { "--update" };
-    let made = call().args(["add", what, "--", ":/"]).output().and_then(|_| {
-        let tree = call().args(["write-tree"]).line()?;
-        let base = &record.base.oid;
-        let same = call().args(["rev-parse", "--verify", &format!("{base}^{{tree}}")]).line()?;
-        if tree == same {
-            return Ok(None);
-        }
-        let (name, email) = person(configuration);
-        call()
-            .env("GIT_AUTHOR_NAME", &name)
-            .env("GIT_AUTHOR_EMAIL", &email)
-            .env("GIT_COMMITTER_NAME", &name)
-            .env("GIT_COMMITTER_EMAIL", &email)
-            .args(["commit-tree", "-p", base, &tree])
-            .input(Input::Bytes(b"carried in: uncommitted work of the checkout\n"))
-            .line()
-            .map(Some)
-    });
+    let what = if carry == Carry::All {
+        "--all"
+    } else {
+        "--update"
+    };
+    let made = call()
+        .args(["add", what, "--", ":/"])
+        .output()
+        .and_then(|_| {
+            let tree = call().args(["write-tree"]).line()?;
+            let base = &record.base.oid;
+            let same = call()
+                .args(["rev-parse", "--verify", &format!("{base}^{{tree}}")])
+                .line()?;
+            if tree == same {
+                return Ok(None);
+            }
+            let (name, email) = person(configuration);
+            call()
+                .env("GIT_AUTHOR_NAME", &name)
+                .env("GIT_AUTHOR_EMAIL", &email)
+                .env("GIT_COMMITTER_NAME", &name)
+                .env("GIT_COMMITTER_EMAIL", &email)
+                .args(["commit-tree", "-p", base, &tree])
+                .input(Input::Bytes(
+                    b"carried in: uncommitted work of the checkout\n",
+                ))
+                .line()
+                .map(Some)
+        });
     remove_quietly(&index);
     Ok(made?)
 }
@@ -124,7 +157,10 @@ mod tests {
 
     #[test]
     fn the_path_follows_the_fields() {
-        assert_eq!(after_spaces(b"1 .M N... a b c d e a file", 8), Some(b"a file".as_slice()));
+        assert_eq!(
+            after_spaces(b"1 .M N... a b c d e a file", 8),
+            Some(b"a file".as_slice())
+        );
         assert_eq!(after_spaces(b"1 .M", 8), None);
     }
 }

@@ -45,7 +45,9 @@ impl Lease {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self { _file: file })),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(WorkspaceError::file("locking the lease", &path)(errno.into())),
+            Err(errno) => Err(WorkspaceError::file("locking the lease", &path)(
+                errno.into(),
+            )),
         }
     }
 }
@@ -78,7 +80,11 @@ impl Workspaces {
     ) -> Result<Worktree, WorkspaceError> {
         let Some(identity) = &self.identity else {
             // Steps are reported from this very thread.
-            return Creation { workspaces: self, request }.run(&mut Direct(step));
+            return Creation {
+                workspaces: self,
+                request,
+            }
+            .run(&mut Direct(step));
         };
         // The work is done in a thread that acts as the owner; steps are told to the caller, whose
         // journal the owner may not be able to write.
@@ -92,14 +98,20 @@ impl Workspaces {
                     }
                 };
                 as_identity(Some(identity), || {
-                    Creation { workspaces: self, request }.run(&mut Relayed(&mut relay))
+                    Creation {
+                        workspaces: self,
+                        request,
+                    }
+                    .run(&mut Relayed(&mut relay))
                 })
             });
             for one in steps {
                 step(one);
                 let _ = done.send(());
             }
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 }
@@ -153,11 +165,16 @@ impl Creation<'_> {
             let configuration = scope.spawn(|| git.configuration(&repository));
             let references =
                 git.references(&repository, &["refs/heads", "refs/tags", "refs/remotes"]);
-            let configuration =
-                configuration.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let configuration = configuration
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok::<_, GitError>((configuration?, references?))
         })?;
-        let survey = Survey { repository, configuration, references };
+        let survey = Survey {
+            repository,
+            configuration,
+            references,
+        };
         let record = self.record(&survey, base, branch);
         self.refuse_taken(&survey, &record)?;
         // What is slow on a large checkout, and nobody waits for yet, runs beside the making.
@@ -273,7 +290,10 @@ impl Creation<'_> {
                 _ => format!("{branch} exists in the repository"),
             },
         };
-        WorkspaceError::BranchTaken { branch: record.branch.clone(), by }
+        WorkspaceError::BranchTaken {
+            branch: record.branch.clone(),
+            by,
+        }
     }
 
     fn make(
@@ -283,25 +303,47 @@ impl Creation<'_> {
         tell: &mut dyn Tell,
     ) -> Result<Worktree, WorkspaceError> {
         let places = self.places(&record);
-        for directory in [places.top.clone(), places.incoming(), places.trash(), places.borrowed()] {
+        for directory in [
+            places.top.clone(),
+            places.incoming(),
+            places.trash(),
+            places.borrowed(),
+        ] {
             make_private(&directory)?;
         }
         if record.strategy == WorkspaceStrategy::Persistent
             && let Some(lease) = persistent::take_over(self.workspaces, &places, &mut record)?
         {
-            tell.tell(WorkspaceStep::Intended { record: Box::new(record.clone()) });
+            tell.tell(WorkspaceStep::Intended {
+                record: Box::new(record.clone()),
+            });
             self.hold_base(survey, &record)?;
             let (reference, base) = (record.base_reference(), record.base.oid.clone());
             tell.tell(WorkspaceStep::BaseHeld { reference, base });
-            return Ok(Worktree { record, left_behind: Vec::new(), lease, reused: true });
+            return Ok(Worktree {
+                record,
+                left_behind: Vec::new(),
+                lease,
+                reused: true,
+            });
         }
-        tell.tell(WorkspaceStep::Intended { record: Box::new(record.clone()) });
+        tell.tell(WorkspaceStep::Intended {
+            record: Box::new(record.clone()),
+        });
         let mut made = Made::default();
         match self.make_steps(survey, &mut record, &places, &mut made, tell) {
-            Ok(lease) => Ok(Worktree { record, left_behind: Vec::new(), lease, reused: false }),
+            Ok(lease) => Ok(Worktree {
+                record,
+                left_behind: Vec::new(),
+                lease,
+                reused: false,
+            }),
             Err(error) => {
                 let left = self.workspaces.take_back(&survey.repository, &made);
-                tell.tell(WorkspaceStep::RolledBack { why: error.to_string(), left });
+                tell.tell(WorkspaceStep::RolledBack {
+                    why: error.to_string(),
+                    left,
+                });
                 Err(error)
             }
         }
@@ -320,11 +362,17 @@ impl Creation<'_> {
         let tree = record.tree_path().to_path_buf();
         // The record first: whoever finds the rest after a crash knows by it what it is.
         let run_part = tree.parent().and_then(Path::file_name).unwrap_or_default();
-        let directory = places.top.join(".records").join(run_part).join(&record.worker);
+        let directory = places
+            .top
+            .join(".records")
+            .join(run_part)
+            .join(&record.worker);
         make_exclusively(&directory).map_err(|error| self.directory_taken(error, record))?;
         made.records.push(directory.clone());
         let Some(lease) = Lease::take(&directory)? else {
-            return Err(WorkspaceError::Live { worker: record.worker.clone() });
+            return Err(WorkspaceError::Live {
+                worker: record.worker.clone(),
+            });
         };
         record.save(places)?;
         save_references(&directory, &survey.references)?;
@@ -336,14 +384,20 @@ impl Creation<'_> {
 
         make_exclusively(&tree)?;
         made.trees.push(tree.clone());
-        let metadata = tree.metadata().map_err(WorkspaceError::file("looking at", &tree))?;
+        let metadata = tree
+            .metadata()
+            .map_err(WorkspaceError::file("looking at", &tree))?;
         record.identity = Some((metadata.dev(), metadata.ino()));
         record.save(places)?;
         self.write_git_directory(survey, record, places)?;
-        tell.tell(WorkspaceStep::Prepared { path: record.tree.clone() });
+        tell.tell(WorkspaceStep::Prepared {
+            path: record.tree.clone(),
+        });
 
         self.check_out(survey, &tree)?;
-        tell.tell(WorkspaceStep::CheckedOut { branch: record.branch.clone() });
+        tell.tell(WorkspaceStep::CheckedOut {
+            branch: record.branch.clone(),
+        });
 
         if self.request.carry != Carry::None {
             let configuration = &survey.configuration;
@@ -395,7 +449,9 @@ impl Creation<'_> {
         let change = RefChange::create(name.as_str(), record.base.oid.as_str());
         let _lock = RepositoryLock::take(&workspaces.locks(), &survey.repository.common_dir)?;
         let made =
-            workspaces.git.change_references(&survey.repository, "cofferdam: base", &[change]);
+            workspaces
+                .git
+                .change_references(&survey.repository, "cofferdam: base", &[change]);
         match made {
             Err(GitError::RefMoved { .. }) => {
                 Err(self.branch_taken(&survey.repository, record, &name))
@@ -422,8 +478,7 @@ impl Creation<'_> {
         let git_dir = record.tree_path().join(".git");
         let paths: Vec<&Path> = borrowed.iter().map(PathBuf::as_path).collect();
         let others = |one: &&Reference| !one.name.starts_with("refs/heads/cofferdam/");
-        let references: Vec<Reference> =
-            survey.references.iter().filter(others).cloned().collect();
+        let references: Vec<Reference> = survey.references.iter().filter(others).cloned().collect();
         let shallow = read(repository.common_dir.join("shallow"));
         let directory = GitDirectory {
             borrowed: &paths,
@@ -437,7 +492,9 @@ impl Creation<'_> {
             shallow: shallow.as_deref(),
             work_tree: None,
         };
-        directory.write(&git_dir).map_err(WorkspaceError::file("writing git directory", &git_dir))?;
+        directory
+            .write(&git_dir)
+            .map_err(WorkspaceError::file("writing git directory", &git_dir))?;
         let marker = git_dir.join(MARKER);
         std::fs::write(&marker, marker_text(record))
             .map_err(WorkspaceError::file("writing the marker", &marker))
@@ -464,14 +521,21 @@ impl Creation<'_> {
 
     fn check_out(&self, survey: &Survey, tree: &Path) -> Result<(), WorkspaceError> {
         let git = &self.workspaces.git;
-        let call = git.on(&tree.join(".git"), tree).args(["read-tree", "-m", "-u", "HEAD"]);
-        without_filters(call, &survey.configuration).timeout(CHECKOUT).output()?;
+        let call = git
+            .on(&tree.join(".git"), tree)
+            .args(["read-tree", "-m", "-u", "HEAD"]);
+        without_filters(call, &survey.configuration)
+            .timeout(CHECKOUT)
+            .output()?;
         Ok(())
     }
 }
 
 fn survey_parts(survey: &Survey) -> submodule::Parts<'_> {
-    submodule::Parts { repository: &survey.repository, configuration: &survey.configuration }
+    submodule::Parts {
+        repository: &survey.repository,
+        configuration: &survey.configuration,
+    }
 }
 
 /// Puts filter drivers off for a call: a smudge program that is missing, or one that would fetch,
@@ -481,7 +545,12 @@ pub(super) fn without_filters<'a>(
     configuration: &Configuration,
 ) -> crate::git::GitCall<'a> {
     for name in configuration.names("filter") {
-        for (key, value) in [("smudge", ""), ("process", ""), ("clean", ""), ("required", "false")] {
+        for (key, value) in [
+            ("smudge", ""),
+            ("process", ""),
+            ("clean", ""),
+            ("required", "false"),
+        ] {
             call = call.setting(format!("filter.{name}.{key}={value}"));
         }
     }
@@ -507,7 +576,11 @@ pub(super) fn borrow_objects(
             if line.is_empty() || line[0] == b'#' {
                 continue;
             }
-            let path = if path.is_absolute() { path.to_path_buf() } else { own.join(path) };
+            let path = if path.is_absolute() {
+                path.to_path_buf()
+            } else {
+                own.join(path)
+            };
             if let Ok(path) = path.canonicalize()
                 && !chain.contains(&path)
             {
@@ -518,11 +591,17 @@ pub(super) fn borrow_objects(
     }
     let mut links = Vec::new();
     for (number, target) in chain.iter().enumerate() {
-        let name = if number == 0 { label.to_owned() } else { format!("{label}-{number}") };
+        let name = if number == 0 {
+            label.to_owned()
+        } else {
+            format!("{label}-{number}")
+        };
         let link = places.borrowed().join(name);
         if std::fs::read_link(&link).ok().as_deref() != Some(target) {
             let unique = LINKS.fetch_add(1, Ordering::Relaxed);
-            let temporary = places.incoming().join(format!("link-{}-{unique}", std::process::id()));
+            let temporary = places
+                .incoming()
+                .join(format!("link-{}-{unique}", std::process::id()));
             let _ = std::fs::remove_file(&temporary);
             std::os::unix::fs::symlink(target, &temporary)
                 .and_then(|()| std::fs::rename(&temporary, &link))
@@ -557,8 +636,11 @@ impl Workspaces {
                 .iter()
                 .map(|(name, oid)| RefChange::delete(name.as_str(), oid.as_str()))
                 .collect();
-            let undone = RepositoryLock::take(&self.locks(), &repository.common_dir)
-                .and_then(|_lock| self.git.change_references(repository, "cofferdam", &changes));
+            let undone =
+                RepositoryLock::take(&self.locks(), &repository.common_dir).and_then(|_lock| {
+                    self.git
+                        .change_references(repository, "cofferdam", &changes)
+                });
             if let Err(error) = undone {
                 left.push(format!("reference {}: {error}", made.references[0].0));
             }
@@ -592,12 +674,16 @@ fn make_exclusively(path: &Path) -> Result<(), WorkspaceError> {
             // Another task that ended took the empty parent away in between.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(WorkspaceError::DirectoryTaken { path: path.to_path_buf() });
+                return Err(WorkspaceError::DirectoryTaken {
+                    path: path.to_path_buf(),
+                });
             }
             Err(error) => return Err(WorkspaceError::file("making the directory", &path)(error)),
         }
     }
-    Err(WorkspaceError::DirectoryTaken { path: path.to_path_buf() })
+    Err(WorkspaceError::DirectoryTaken {
+        path: path.to_path_buf(),
+    })
 }
 
 /// The text of the marker in a task's git directory.
@@ -621,7 +707,10 @@ fn save_references(directory: &Path, references: &[Reference]) -> Result<(), Wor
 fn verify(record: &WorktreeRecord, survey: &Survey) -> Result<(), WorkspaceError> {
     let tree = record.tree_path();
     let wrong = |why: &str| {
-        Err(WorkspaceError::NotAsMade { path: tree.to_path_buf(), why: why.to_owned() })
+        Err(WorkspaceError::NotAsMade {
+            path: tree.to_path_buf(),
+            why: why.to_owned(),
+        })
     };
     let head = std::fs::read(tree.join(".git/HEAD")).unwrap_or_default();
     if head != format!("ref: {}\n", record.branch_reference()).into_bytes() {
@@ -665,7 +754,10 @@ fn base_age(git: &Git, repository: &Repository, branch: Option<&str>) -> Base {
     let Ok(line) = line else { return age };
     let mut fields = line.split('\0');
     age.committed_at = fields.next().and_then(|text| text.parse().ok());
-    age.upstream = fields.next().filter(|text| !text.is_empty()).map(str::to_owned);
+    age.upstream = fields
+        .next()
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned);
     let track = fields.next().unwrap_or_default();
     if age.upstream.is_some() && track != "gone" {
         let number = |word: &str| {

@@ -20,15 +20,30 @@ impl Workspaces {
     /// Gives the differences that a harvested task made, in git's own form, without colours.
     pub fn diff(&self, record: &WorktreeRecord) -> Result<Vec<u8>, WorkspaceError> {
         let Some(harvest) = &record.harvest else {
-            return Err(WorkspaceError::State { why: "the task is not harvested yet".to_owned() });
+            return Err(WorkspaceError::State {
+                why: "the task is not harvested yet".to_owned(),
+            });
         };
         self.acting(|| {
             let repository = record.user_repository();
             let output = self
                 .git
                 .on(&repository.git_dir, &repository.top)
-                .args(["diff-tree", "-r", "-p", "-M", "--binary", "--full-index", "--no-color"])
-                .args(["--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"])
+                .args([
+                    "diff-tree",
+                    "-r",
+                    "-p",
+                    "-M",
+                    "--binary",
+                    "--full-index",
+                    "--no-color",
+                ])
+                .args([
+                    "--no-ext-diff",
+                    "--no-textconv",
+                    "--src-prefix=a/",
+                    "--dst-prefix=b/",
+                ])
                 .args([record.measured_from(), &harvest.commit, "--"])
                 .output()?;
             Ok(output)
@@ -48,7 +63,10 @@ impl Workspaces {
             let mut call = self.git.on(&repository.git_dir, &repository.top);
             if record.carried.is_some() && record.harvest.is_none() {
                 let objects = record.tree_path().join(".git/objects");
-                call = call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects.as_os_str().as_bytes());
+                call = call.env(
+                    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                    objects.as_os_str().as_bytes(),
+                );
             }
             let mut name = record.measured_from().as_bytes().to_vec();
             name.push(b':');
@@ -72,7 +90,11 @@ impl Workspaces {
             let branch = record.branch_reference();
             if let Some(path) = checkout_of(&self.git, repository, &branch)? {
                 return Err(WorkspaceError::State {
-                    why: format!("branch {} is checked out in {}", record.branch, path.display()),
+                    why: format!(
+                        "branch {} is checked out in {}",
+                        record.branch,
+                        path.display()
+                    ),
                 });
             }
             let saved = record.saved_prefix();
@@ -93,12 +115,19 @@ impl Workspaces {
                     Some(old) => RefChange::update(kept.as_str(), oid.as_str(), old),
                 });
                 changes.push(RefChange::delete(name.as_str(), oid.as_str()));
-                dropped.push(super::Saved { name, reference: kept, oid });
+                dropped.push(super::Saved {
+                    name,
+                    reference: kept,
+                    oid,
+                });
             }
             if !changes.is_empty() {
-                self.git.change_references(repository, "cofferdam: drop", &changes)?;
+                self.git
+                    .change_references(repository, "cofferdam: drop", &changes)?;
             }
-            Ok(Dropped { references: dropped })
+            Ok(Dropped {
+                references: dropped,
+            })
         })
     }
 
@@ -116,7 +145,10 @@ impl Workspaces {
                 changes.push(RefChange::create(one.name.as_str(), one.oid.as_str()));
                 changes.push(RefChange::delete(one.reference.as_str(), one.oid.as_str()));
             }
-            match self.git.change_references(repository, "cofferdam: undo drop", &changes) {
+            match self
+                .git
+                .change_references(repository, "cofferdam: undo drop", &changes)
+            {
                 Err(GitError::RefMoved { stderr }) => Err(WorkspaceError::BranchTaken {
                     branch: record.branch.clone(),
                     by: stderr,

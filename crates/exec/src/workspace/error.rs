@@ -206,7 +206,9 @@ impl WorkspaceError {
             Self::DirectoryTaken { .. } => {
                 "it is left as it is; give another worker name".to_owned()
             }
-            Self::Live { .. } => "wait until that task ends, or give another worker name".to_owned(),
+            Self::Live { .. } => {
+                "wait until that task ends, or give another worker name".to_owned()
+            }
             Self::HarvestRejected { .. } => {
                 "the tree is kept; look at it where the result says that it lies".to_owned()
             }
@@ -218,7 +220,8 @@ impl WorkspaceError {
                 "merge the task's branch by hand with git merge, or drop the task".to_owned()
             }
             Self::ProtectedChanged { .. } => {
-                "look at them in the diff; merge with --allow-protected if they are right".to_owned()
+                "look at them in the diff; merge with --allow-protected if they are right"
+                    .to_owned()
             }
             Self::Inside(problem) => return problem.hint.clone(),
             _ => return None,

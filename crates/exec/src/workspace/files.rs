@@ -30,18 +30,25 @@ pub(crate) fn open_beneath(top: BorrowedFd<'_>, path: &Path) -> io::Result<File>
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ))
     }
 }
 
 /// Whether something, whatever it is, stands at a path below a directory.
 pub(crate) fn exists_beneath(top: BorrowedFd<'_>, path: &Path) -> bool {
-    let (parent, Some(name)) = (path.parent(), path.file_name()) else { return false };
+    let (parent, Some(name)) = (path.parent(), path.file_name()) else {
+        return false;
+    };
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = match parent {
         Some(parent) => openat2(top, parent, flags, Mode::empty(), BENEATH),
-        None => top.try_clone_to_owned().map_err(|_| rustix::io::Errno::MFILE),
+        None => top
+            .try_clone_to_owned()
+            .map_err(|_| rustix::io::Errno::MFILE),
     };
     directory.is_ok_and(|directory| statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
 }
@@ -51,7 +58,10 @@ fn parent_beneath(top: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     let mut here = top.try_clone_to_owned()?;
     for component in path.parent().into_iter().flat_map(Path::components) {
         let Component::Normal(name) = component else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain path"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a plain path",
+            ));
         };
         match mkdirat(&here, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -83,8 +93,7 @@ pub(crate) fn copy_beneath(
     let metadata = source.metadata()?;
     let name = path.file_name().unwrap_or_else(|| OsStr::from_bytes(b""));
     let parent = parent_beneath(to, path)?;
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::from_raw_mode(metadata.mode() & 0o777);
     let mut target = File::from(openat(&parent, name, flags, mode)?);
     let copied = ioctl_ficlone(&target, &source)
@@ -96,12 +105,18 @@ pub(crate) fn copy_beneath(
         return Err(error);
     }
     let written = target.metadata()?;
-    Ok(Copied { size: written.len(), modified: nanoseconds(&written) })
+    Ok(Copied {
+        size: written.len(),
+        modified: nanoseconds(&written),
+    })
 }
 
 /// Gives the modification time in nanoseconds since 1970.
 pub(crate) fn nanoseconds(metadata: &std::fs::Metadata) -> i64 {
-    metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec())
+    metadata
+        .mtime()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(metadata.mtime_nsec())
 }
 
 /// Removes a directory and everything below it, following nothing, staying on its file system.
@@ -110,7 +125,10 @@ pub(crate) fn nanoseconds(metadata: &std::fs::Metadata) -> i64 {
 /// things are left.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<u64> {
     let Some((parent, name)) = path.parent().zip(path.file_name()) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no directory to remove"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "no directory to remove",
+        ));
     };
     let parent = open_directory(parent)?;
     let stat = match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -133,7 +151,9 @@ fn remove_below(parent: BorrowedFd<'_>, name: &OsStr, device: u64) -> u64 {
     });
     let Ok(directory) = opened else { return 1 };
     // A mount that somebody made in there is not ours to empty.
-    let Ok(stat) = rustix::fs::fstat(&directory) else { return 1 };
+    let Ok(stat) = rustix::fs::fstat(&directory) else {
+        return 1;
+    };
     if stat.st_dev != device {
         return 1;
     }
@@ -232,7 +252,10 @@ mod tests {
         let (from_fd, to_fd) = (open_directory(&from).unwrap(), open_directory(&to).unwrap());
         let copy = |path: &str| copy_beneath(from_fd.as_fd(), to_fd.as_fd(), Path::new(path));
         assert_eq!(copy("d/f").unwrap().size, 3);
-        assert_eq!(copy("d/f").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            copy("d/f").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         assert!(copy("link").is_err());
         assert!(copy("../from/d/f").is_err());
         std::fs::remove_dir_all(to.join("d")).unwrap();

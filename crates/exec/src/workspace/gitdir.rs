@@ -68,12 +68,24 @@ impl GitDirectory<'_> {
     /// Writes it to a path where nothing stands yet.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         std::fs::create_dir(path)?;
-        for directory in ["objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info"] {
+        for directory in [
+            "objects",
+            "objects/info",
+            "objects/pack",
+            "refs",
+            "refs/heads",
+            "refs/tags",
+            "info",
+        ] {
             std::fs::create_dir(path.join(directory))?;
         }
         std::fs::write(path.join("HEAD"), format!("{}\n", self.head))?;
         std::fs::write(path.join("config"), self.configuration_text())?;
-        let alternates: Vec<u8> = self.borrowed.iter().flat_map(|one| alternate_line(one)).collect();
+        let alternates: Vec<u8> = self
+            .borrowed
+            .iter()
+            .flat_map(|one| alternate_line(one))
+            .collect();
         std::fs::write(path.join("objects/info/alternates"), alternates)?;
         std::fs::write(path.join("info/exclude"), self.exclude)?;
         if let Some(sparse) = self.sparse {
@@ -96,7 +108,11 @@ impl GitDirectory<'_> {
 
     fn configuration_text(&self) -> Vec<u8> {
         let mut text = Vec::new();
-        let version = if self.object_format == "sha1" { "0" } else { "1" };
+        let version = if self.object_format == "sha1" {
+            "0"
+        } else {
+            "1"
+        };
         let fixed = [
             ("core.repositoryformatversion", version),
             ("core.bare", "false"),
@@ -110,7 +126,11 @@ impl GitDirectory<'_> {
             setting(&mut text, key, value.as_bytes());
         }
         if self.object_format != "sha1" {
-            setting(&mut text, "extensions.objectformat", self.object_format.as_bytes());
+            setting(
+                &mut text,
+                "extensions.objectformat",
+                self.object_format.as_bytes(),
+            );
         }
         if let Some(work_tree) = self.work_tree {
             setting(&mut text, "core.worktree", work_tree.as_bytes());
@@ -207,9 +227,13 @@ pub(crate) fn alternate_line(path: &Path) -> Vec<u8> {
 /// Takes a password out of a URL; over HTTP the user too, which there often is a token.
 fn without_password(url: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(url);
-    let Some((scheme, rest)) = text.split_once("://") else { return url.to_vec() };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return url.to_vec();
+    };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let Some((user, host)) = authority.rsplit_once('@') else { return url.to_vec() };
+    let Some((user, host)) = authority.rsplit_once('@') else {
+        return url.to_vec();
+    };
     let user = user.split(':').next().unwrap_or("");
     if scheme.starts_with("http") || user.is_empty() {
         format!("{scheme}://{host}{path}").into_bytes()
@@ -225,7 +249,10 @@ mod tests {
     #[test]
     fn passwords_stay_out() {
         let strip = |url: &str| String::from_utf8(without_password(url.as_bytes())).unwrap();
-        assert_eq!(strip("https://me:tok@h.example/a@b.git"), "https://h.example/a@b.git");
+        assert_eq!(
+            strip("https://me:tok@h.example/a@b.git"),
+            "https://h.example/a@b.git"
+        );
         assert_eq!(strip("ssh://git:pw@h.example/a"), "ssh://git@h.example/a");
         assert_eq!(strip("git@h.example:a/b.git"), "git@h.example:a/b.git");
         assert_eq!(strip("/srv/x"), "/srv/x");
@@ -236,6 +263,9 @@ mod tests {
         let mut text = Vec::new();
         setting(&mut text, "remote.a \"b\".url", b"x\\y\"\nz # ;");
         let text = String::from_utf8(text).unwrap();
-        assert_eq!(text, "[remote \"a \\\"b\\\"\"]\n\turl = \"x\\\\y\\\"\\nz # ;\"\n");
+        assert_eq!(
+            text,
+            "[remote \"a \\\"b\\\"\"]\n\turl = \"x\\\\y\\\"\\nz # ;\"\n"
+        );
     }
 }

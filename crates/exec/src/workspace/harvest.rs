@@ -77,14 +77,24 @@ impl Workspaces {
         walls: &dyn InsideGit,
     ) -> Result<WorktreeRecord, WorkspaceError> {
         if record.state != TreeState::Ready {
-            return Err(WorkspaceError::State { why: "the tree has nothing to harvest".to_owned() });
+            return Err(WorkspaceError::State {
+                why: "the tree has nothing to harvest".to_owned(),
+            });
         }
         let repository = record.user_repository();
         let program = self.git.program();
-        let inside = Inside { git: &program, walls };
+        let inside = Inside {
+            git: &program,
+            walls,
+        };
         let (person, known, given) = self.acting(|| {
             let configuration = self.git.configuration(&repository)?;
-            let prefixes = ["refs/heads", "refs/tags", "refs/remotes", "refs/cofferdam/base"];
+            let prefixes = [
+                "refs/heads",
+                "refs/tags",
+                "refs/remotes",
+                "refs/cofferdam/base",
+            ];
             let known = self.git.references(&repository, &prefixes)?;
             let given = read_references(&record.record_directory(&self.places(&record.repository)));
             Ok((carry::person(&configuration), known, given))
@@ -100,17 +110,30 @@ impl Workspaces {
 
         let seeds_changed = seed::changed(record);
         let harvest = self.acting(|| {
-            self.bring_in(record, &repository, &found, &snapshot, &saved, pack.as_deref())
+            self.bring_in(
+                record,
+                &repository,
+                &found,
+                &snapshot,
+                &saved,
+                pack.as_deref(),
+            )
         })?;
-        let harvest = Harvest { seeds_changed, ..harvest };
+        let harvest = Harvest {
+            seeds_changed,
+            ..harvest
+        };
         if let Some(name) = pack {
             sweep_scratch(record.tree_path(), &name);
         }
         if record.strategy == WorkspaceStrategy::Persistent {
             self.settle_persistent(&harvest.commit, walls)?;
         }
-        let done =
-            WorktreeRecord { state: TreeState::Harvested, harvest: Some(harvest), ..record.clone() };
+        let done = WorktreeRecord {
+            state: TreeState::Harvested,
+            harvest: Some(harvest),
+            ..record.clone()
+        };
         self.acting(|| done.save(&self.places(&done.repository)))?;
         Ok(done)
     }
@@ -140,7 +163,8 @@ impl Workspaces {
         incoming.check_connected(&self.git, &tips)?;
         let is_changed = snapshot.commit != record.measured_from();
         let tree = incoming.tree_of(&self.git, &snapshot.commit)?;
-        let descends_from_base = incoming.descends(&self.git, &record.base.oid, &snapshot.commit)?;
+        let descends_from_base =
+            incoming.descends(&self.git, &record.base.oid, &snapshot.commit)?;
         let own_commits = incoming
             .count(&self.git, record.measured_from(), &snapshot.commit)?
             .saturating_sub(u64::from(snapshot.uncommitted));
@@ -157,9 +181,15 @@ impl Workspaces {
         }
         // The branch holds the base now, where it descends from it.
         if descends_from_base {
-            changes.push(RefChange::delete(record.base_reference(), record.base.oid.as_str()));
+            changes.push(RefChange::delete(
+                record.base_reference(),
+                record.base.oid.as_str(),
+            ));
         }
-        match self.git.change_references(repository, "cofferdam: task", &changes) {
+        match self
+            .git
+            .change_references(repository, "cofferdam: task", &changes)
+        {
             Err(GitError::RefMoved { stderr }) => {
                 return Err(WorkspaceError::BranchTaken {
                     branch: record.branch.clone(),
@@ -180,11 +210,14 @@ impl Workspaces {
                 unsaved.push(Unsaved { path, why });
             }
         }
-        let changed: HashSet<&[u8]> =
-            diff.files.iter().map(|file| file.path.as_bytes()).collect();
+        let changed: HashSet<&[u8]> = diff.files.iter().map(|file| file.path.as_bytes()).collect();
         let is_committed = |seed: &&super::Seed| changed.contains(seed.path.as_bytes());
-        let seeds_committed =
-            record.seeds.iter().filter(is_committed).map(|seed| seed.path.clone()).collect();
+        let seeds_committed = record
+            .seeds
+            .iter()
+            .filter(is_committed)
+            .map(|seed| seed.path.clone())
+            .collect();
         let own = found.head_branch.as_deref();
         let moved_to = match own {
             Some(name) if name == branch => None,
@@ -218,7 +251,8 @@ impl Workspaces {
     ) -> Result<(), WorkspaceError> {
         if let Some(oid) = self.git.reference(repository, reference)? {
             let change = RefChange::delete(reference, oid);
-            self.git.change_references(repository, "cofferdam", &[change])?;
+            self.git
+                .change_references(repository, "cofferdam", &[change])?;
         }
         Ok(())
     }
@@ -227,7 +261,10 @@ impl Workspaces {
 fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found, WorkspaceError> {
     let listed = inside.output(
         "listing references",
-        &["for-each-ref", "--format=%(objectname) %(refname)%(if)%(HEAD)%(then) %(HEAD)%(end)"],
+        &[
+            "for-each-ref",
+            "--format=%(objectname) %(refname)%(if)%(HEAD)%(then) %(HEAD)%(end)",
+        ],
         &[],
         None,
     )?;
@@ -243,40 +280,73 @@ fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found, WorkspaceE
         }
     }
     let head = inside.git(&["rev-parse", "-q", "--verify", "HEAD^{commit}"], &[], None)?;
-    let head = if head.code == Some(0) { Some(read_oid(&head.stdout)?) } else { None };
+    let head = if head.code == Some(0) {
+        Some(read_oid(&head.stdout)?)
+    } else {
+        None
+    };
     let head_tree = match &head {
         None => None,
         Some(_) => {
-            let output =
-                inside.output("reading HEAD", &["rev-parse", "--verify", "HEAD^{tree}"], &[], None)?;
+            let output = inside.output(
+                "reading HEAD",
+                &["rev-parse", "--verify", "HEAD^{tree}"],
+                &[],
+                None,
+            )?;
             Some(read_oid(&output)?)
         }
     };
     let stash = if references.iter().any(|(name, _)| name == "refs/stash") {
-        let output =
-            inside.output("listing the stash", &["rev-list", "-g", "refs/stash"], &[], None)?;
+        let output = inside.output(
+            "listing the stash",
+            &["rev-list", "-g", "refs/stash"],
+            &[],
+            None,
+        )?;
         let text = String::from_utf8_lossy(&output).into_owned();
-        text.lines().map(|line| read_oid(line.as_bytes())).collect::<Result<_, _>>()?
+        text.lines()
+            .map(|line| read_oid(line.as_bytes()))
+            .collect::<Result<_, _>>()?
     } else {
         Vec::new()
     };
     let output = inside.output(
         "looking at the tree",
         &[
-            "status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching",
-            "--ignore-submodules=none", "--no-renames",
+            "status",
+            "--porcelain=v2",
+            "-z",
+            "--untracked-files=all",
+            "--ignored=matching",
+            "--ignore-submodules=none",
+            "--no-renames",
         ],
         &[],
         None,
     )?;
     let status = read_status(&output, record);
-    Ok(Found { head, head_tree, head_branch, references, stash, status })
+    Ok(Found {
+        head,
+        head_tree,
+        head_branch,
+        references,
+        stash,
+        status,
+    })
 }
 
 fn read_status(output: &[u8], record: &WorktreeRecord) -> Status {
-    let seeds: HashSet<&[u8]> = record.seeds.iter().map(|seed| seed.path.as_bytes()).collect();
+    let seeds: HashSet<&[u8]> = record
+        .seeds
+        .iter()
+        .map(|seed| seed.path.as_bytes())
+        .collect();
     let mut status = Status::default();
-    for entry in output.split(|byte| *byte == 0).filter(|entry| entry.len() > 2) {
+    for entry in output
+        .split(|byte| *byte == 0)
+        .filter(|entry| entry.len() > 2)
+    {
         match entry[0] {
             b'?' if seeds.contains(&entry[2..]) => {}
             b'?' => {
@@ -299,7 +369,10 @@ fn read_status(output: &[u8], record: &WorktreeRecord) -> Status {
                 let path = after_spaces(entry, spaces).unwrap_or_default();
                 if entry.get(5) == Some(&b'S') {
                     let why = "a submodule has changes of its own".to_owned();
-                    status.unsaved.push(Unsaved { path: BytePath::from_bytes(path), why });
+                    status.unsaved.push(Unsaved {
+                        path: BytePath::from_bytes(path),
+                        why,
+                    });
                 }
             }
             _ => {}
@@ -315,15 +388,27 @@ fn take_snapshot(
     found: &Found,
     (name, email): &(String, String),
 ) -> Result<Snapshot, WorkspaceError> {
-    let last = |commit: &String| Snapshot { commit: commit.clone(), uncommitted: false };
+    let last = |commit: &String| Snapshot {
+        commit: commit.clone(),
+        uncommitted: false,
+    };
     if let (false, Some(head)) = (found.status.dirty, &found.head) {
         return Ok(last(head));
     }
     let index = format!(".git/{SCRATCH}-index");
     let environment = [("GIT_INDEX_FILE", index.as_str())];
     // A copy keeps what git knows about unchanged files, so that only changed ones are read.
-    let copy = ["/bin/sh", "-c", "rm -f \"$1\"; test ! -e .git/index || cp .git/index \"$1\"", "sh"];
-    let argv = copy.into_iter().chain([index.as_str()]).map(BytePath::from).collect();
+    let copy = [
+        "/bin/sh",
+        "-c",
+        "rm -f \"$1\"; test ! -e .git/index || cp .git/index \"$1\"",
+        "sh",
+    ];
+    let argv = copy
+        .into_iter()
+        .chain([index.as_str()])
+        .map(BytePath::from)
+        .collect();
     good("copying the index", inside.run(argv, &[], None)?)?;
     let added = inside.git(
         &["add", "--all", "--sparse", "--ignore-errors", "--", ":/"],
@@ -332,7 +417,9 @@ fn take_snapshot(
     )?;
     if added.code != Some(0) {
         let said = String::from_utf8_lossy(&added.stderr).trim().to_owned();
-        return Err(WorkspaceError::rejected(format!("some files cannot be saved: {said}")));
+        return Err(WorkspaceError::rejected(format!(
+            "some files cannot be saved: {said}"
+        )));
     }
     if !record.seeds.is_empty() && found.head.is_some() {
         let mut paths = Vec::new();
@@ -341,9 +428,19 @@ fn take_snapshot(
             paths.extend_from_slice(seed.path.as_bytes());
             paths.push(0);
         }
-        let arguments =
-            ["reset", "-q", "--pathspec-from-file=-", "--pathspec-file-nul", "HEAD"];
-        inside.output("leaving copied-in files out", &arguments, &environment, Some(paths))?;
+        let arguments = [
+            "reset",
+            "-q",
+            "--pathspec-from-file=-",
+            "--pathspec-file-nul",
+            "HEAD",
+        ];
+        inside.output(
+            "leaving copied-in files out",
+            &arguments,
+            &environment,
+            Some(paths),
+        )?;
     }
     let tree = read_oid(&inside.output("saving the tree", &["write-tree"], &environment, None)?)?;
     if let (Some(head), true) = (&found.head, found.head_tree.as_ref() == Some(&tree)) {
@@ -361,7 +458,10 @@ fn take_snapshot(
     }
     let message = format!("cofferdam: uncommitted work of {}\n", record.worker).into_bytes();
     let output = inside.output("saving the work", &arguments, &environment, Some(message))?;
-    Ok(Snapshot { commit: read_oid(&output)?, uncommitted: true })
+    Ok(Snapshot {
+        commit: read_oid(&output)?,
+        uncommitted: true,
+    })
 }
 
 /// Lists what the task has on other references than its branch, where it differs from what it got.
@@ -376,7 +476,11 @@ fn to_save(
     let mut saved = Vec::new();
     let mut save = |name: &str, last: String, oid: &str| {
         let reference = format!("{prefix}/{last}");
-        saved.push(Saved { name: name.to_owned(), reference, oid: oid.to_owned() });
+        saved.push(Saved {
+            name: name.to_owned(),
+            reference,
+            oid: oid.to_owned(),
+        });
     };
     for (name, oid) in &found.references {
         let known = given.get(name) == Some(oid);
@@ -390,10 +494,17 @@ fn to_save(
         save(name, name.trim_start_matches("refs/").to_owned(), oid);
     }
     for (number, oid) in found.stash.iter().enumerate() {
-        save(&format!("stash@{{{number}}}"), format!("stash/{number}"), oid);
+        save(
+            &format!("stash@{{{number}}}"),
+            format!("stash/{number}"),
+            oid,
+        );
     }
     if saved.len() > MOST_SAVED {
-        return Err(WorkspaceError::rejected(format!("it has {} new references", saved.len())));
+        return Err(WorkspaceError::rejected(format!(
+            "it has {} new references",
+            saved.len()
+        )));
     }
     Ok(saved)
 }
@@ -415,7 +526,14 @@ fn pack(
     }
     let output = inside.output(
         "packing",
-        &["pack-objects", "--revs", "--non-empty", "--delta-base-offset", "-q", &format!(".git/{SCRATCH}")],
+        &[
+            "pack-objects",
+            "--revs",
+            "--non-empty",
+            "--delta-base-offset",
+            "-q",
+            &format!(".git/{SCRATCH}"),
+        ],
         &[],
         Some(revisions.into_bytes()),
     )?;
@@ -435,10 +553,15 @@ fn read_references(directory: &Path) -> HashMap<String, String> {
 }
 
 fn in_progress(tree: &Path) -> Vec<String> {
-    let Ok(top) = files::open_directory(tree) else { return Vec::new() };
+    let Ok(top) = files::open_directory(tree) else {
+        return Vec::new();
+    };
     let mut found: Vec<String> = Vec::new();
     for (name, what) in IN_PROGRESS {
-        let there = files::exists_beneath(std::os::fd::AsFd::as_fd(&top), &Path::new(".git").join(name));
+        let there = files::exists_beneath(
+            std::os::fd::AsFd::as_fd(&top),
+            &Path::new(".git").join(name),
+        );
         if there && !found.iter().any(|own| own == what) {
             found.push(what.to_owned());
         }
@@ -448,7 +571,9 @@ fn in_progress(tree: &Path) -> Vec<String> {
 
 /// Removes what the harvest left in the task's git directory, which may stay.
 fn sweep_scratch(tree: &Path, name: &str) {
-    let Ok(git_dir) = files::open_directory(&tree.join(".git")) else { return };
+    let Ok(git_dir) = files::open_directory(&tree.join(".git")) else {
+        return;
+    };
     let pack = ["pack", "idx", "rev"].map(|kind| format!("{SCRATCH}-{name}.{kind}"));
     for file in pack.into_iter().chain([format!("{SCRATCH}-index")]) {
         // Nobody misses it, and it is in nobody's way.

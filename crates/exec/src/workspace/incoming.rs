@@ -34,7 +34,10 @@ impl<'a> Incoming<'a> {
     ) -> Result<Self, WorkspaceError> {
         let directory = place.join(format!("pack-{nonce}"));
         let _ = files::remove_tree(&directory);
-        let own = Self { directory, repository };
+        let own = Self {
+            directory,
+            repository,
+        };
         let objects = own.objects();
         let make = WorkspaceError::file;
         for part in ["info", "pack"] {
@@ -52,8 +55,10 @@ impl<'a> Incoming<'a> {
     }
 
     fn call<'b>(&'b self, git: &'b Git) -> GitCall<'b> {
-        git.on(&self.repository.git_dir, &self.repository.top)
-            .env("GIT_OBJECT_DIRECTORY", self.objects().as_os_str().as_bytes())
+        git.on(&self.repository.git_dir, &self.repository.top).env(
+            "GIT_OBJECT_DIRECTORY",
+            self.objects().as_os_str().as_bytes(),
+        )
     }
 
     /// Checks a pack: its form, every object in it, names in trees, and that nothing is missing.
@@ -93,18 +98,32 @@ impl<'a> Incoming<'a> {
 
     /// Gives the tree of a commit.
     pub(crate) fn tree_of(&self, git: &Git, commit: &str) -> Result<String, WorkspaceError> {
-        let line = self.call(git).args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).line();
+        let line = self
+            .call(git)
+            .args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")])
+            .line();
         rejecting(line, "its last commit cannot be read")
     }
 
     /// Whether one commit has another among its ancestors.
-    pub(crate) fn descends(&self, git: &Git, from: &str, commit: &str) -> Result<bool, WorkspaceError> {
-        Ok(self.call(git).args(["merge-base", "--is-ancestor", from, commit]).verdict()?)
+    pub(crate) fn descends(
+        &self,
+        git: &Git,
+        from: &str,
+        commit: &str,
+    ) -> Result<bool, WorkspaceError> {
+        Ok(self
+            .call(git)
+            .args(["merge-base", "--is-ancestor", from, commit])
+            .verdict()?)
     }
 
     /// Counts the commits that lead from one to another.
     pub(crate) fn count(&self, git: &Git, from: &str, to: &str) -> Result<u64, WorkspaceError> {
-        let line = self.call(git).args(["rev-list", "--count", to, "--not", from]).line()?;
+        let line = self
+            .call(git)
+            .args(["rev-list", "--count", to, "--not", from])
+            .line()?;
         Ok(line.parse().unwrap_or(0))
     }
 

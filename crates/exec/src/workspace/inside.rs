@@ -65,7 +65,10 @@ pub(crate) struct Inside<'a> {
 
 impl std::fmt::Debug for Inside<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Inside").field("git", self.git).finish_non_exhaustive()
+        formatter
+            .debug_struct("Inside")
+            .field("git", self.git)
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,7 +80,11 @@ impl Inside<'_> {
         environment: &[(&str, &str)],
         input: Option<Vec<u8>>,
     ) -> Result<InsideOutput, WorkspaceError> {
-        let mut argv = vec![self.git.clone(), "--git-dir=.git".into(), "--work-tree=.".into()];
+        let mut argv = vec![
+            self.git.clone(),
+            "--git-dir=.git".into(),
+            "--work-tree=.".into(),
+        ];
         for setting in HARDENED {
             argv.extend(["-c".into(), (*setting).into()]);
         }
@@ -92,13 +99,25 @@ impl Inside<'_> {
         environment: &[(&str, &str)],
         input: Option<Vec<u8>>,
     ) -> Result<InsideOutput, WorkspaceError> {
-        let fixed = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
+        let fixed = [
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("LC_ALL", "C"),
+        ];
         let environment = fixed
             .iter()
             .chain(environment)
-            .map(|(name, value)| Variable { name: (*name).into(), value: (*value).into() })
+            .map(|(name, value)| Variable {
+                name: (*name).into(),
+                value: (*value).into(),
+            })
             .collect();
-        let call = InsideCall { argv, environment, input, timeout: TIMEOUT };
+        let call = InsideCall {
+            argv,
+            environment,
+            input,
+            timeout: TIMEOUT,
+        };
         self.walls.run(&call).map_err(WorkspaceError::Inside)
     }
 
@@ -122,7 +141,9 @@ pub(crate) fn good(what: &str, output: InsideOutput) -> Result<Vec<u8>, Workspac
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     let said: String = stderr.trim().chars().take(2000).collect();
-    Err(WorkspaceError::rejected(format!("{what} failed inside the walls: {said}")))
+    Err(WorkspaceError::rejected(format!(
+        "{what} failed inside the walls: {said}"
+    )))
 }
 
 /// Reads an object id that was printed inside.

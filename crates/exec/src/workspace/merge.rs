@@ -72,7 +72,9 @@ impl Workspaces {
             (None, Some(name)) => name.clone(),
             (None, None) => {
                 let why = "the task did not begin from a branch; name the one to merge into";
-                return Err(WorkspaceError::State { why: why.to_owned() });
+                return Err(WorkspaceError::State {
+                    why: why.to_owned(),
+                });
             }
         };
         let short = target.trim_start_matches("refs/heads/").to_owned();
@@ -82,7 +84,9 @@ impl Workspaces {
             return Err(WorkspaceError::State { why });
         };
         let Some(old) = self.git.reference(repository, &target)? else {
-            return Err(WorkspaceError::State { why: format!("there is no branch {short}") });
+            return Err(WorkspaceError::State {
+                why: format!("there is no branch {short}"),
+            });
         };
         let nothing = Merged {
             target: target.clone(),
@@ -101,7 +105,8 @@ impl Workspaces {
             self.merge_commit(repository, &old, &theirs, request, record)?
         };
         let diff = diff_trees(&self.git, repository, &old, &new)?;
-        let is_protected = |path: &BytePath| request.protected.iter().any(|top| path.is_within(top));
+        let is_protected =
+            |path: &BytePath| request.protected.iter().any(|top| path.is_within(top));
         let files: Vec<BytePath> = diff
             .files
             .iter()
@@ -116,7 +121,13 @@ impl Workspaces {
             None => RefChange::create(record.undo_reference(), old.as_str()),
             Some(before) => RefChange::update(record.undo_reference(), old.as_str(), before),
         };
-        let merged = Merged { target, old, new, fast_forward, checkout: None };
+        let merged = Merged {
+            target,
+            old,
+            new,
+            fast_forward,
+            checkout: None,
+        };
         self.advance(repository, &merged, Some(undo))
     }
 
@@ -138,7 +149,9 @@ impl Workspaces {
             };
             let here = self.git.reference(repository, &merged.target)?;
             if here.as_ref() != Some(&merged.new) {
-                return Err(WorkspaceError::TargetMoved { branch: short(&merged.target) });
+                return Err(WorkspaceError::TargetMoved {
+                    branch: short(&merged.target),
+                });
             }
             let undo = self.git.reference(repository, &record.undo_reference())?;
             let undo = undo.map(|oid| RefChange::delete(record.undo_reference(), oid));
@@ -153,7 +166,9 @@ impl Workspaces {
         to: &str,
     ) -> Result<bool, WorkspaceError> {
         let call = self.git.on(&repository.git_dir, &repository.top);
-        Ok(call.args(["merge-base", "--is-ancestor", from, to]).verdict()?)
+        Ok(call
+            .args(["merge-base", "--is-ancestor", from, to])
+            .verdict()?)
     }
 
     fn merge_commit(
@@ -166,7 +181,13 @@ impl Workspaces {
     ) -> Result<String, WorkspaceError> {
         let call = || self.git.on(&repository.git_dir, &repository.top);
         let answer = call()
-            .args(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"])
+            .args([
+                "merge-tree",
+                "--write-tree",
+                "-z",
+                "--name-only",
+                "--no-messages",
+            ])
             .args([ours, theirs])
             .run()?;
         let mut fields = answer.stdout.split(|byte| *byte == 0);
@@ -182,7 +203,12 @@ impl Workspaces {
             _ => {
                 let stderr = String::from_utf8_lossy(&answer.stderr).into_owned();
                 let args = vec!["merge-tree".to_owned()];
-                return Err(GitError::Failed { args, code: answer.code(), stderr }.into());
+                return Err(GitError::Failed {
+                    args,
+                    code: answer.code(),
+                    stderr,
+                }
+                .into());
             }
         }
         let configuration = self.git.configuration(repository)?;
@@ -245,7 +271,10 @@ impl Workspaces {
             merged.old.as_str(),
         );
         let changes: Vec<RefChange> = std::iter::once(moved).chain(also).collect();
-        match self.git.change_references(repository, "cofferdam: merge", &changes) {
+        match self
+            .git
+            .change_references(repository, "cofferdam: merge", &changes)
+        {
             Err(GitError::RefMoved { .. }) => return Err(WorkspaceError::TargetMoved { branch }),
             other => other?,
         }
@@ -257,11 +286,15 @@ impl Workspaces {
                 merged.old.as_str(),
                 merged.new.as_str(),
             );
-            self.git.change_references(repository, "cofferdam: merge taken back", &[back])?;
+            self.git
+                .change_references(repository, "cofferdam: merge taken back", &[back])?;
             return Err(error.into());
         }
         let checkout = checkout.map(|checkout| checkout.path.into());
-        Ok(Merged { checkout, ..merged.clone() })
+        Ok(Merged {
+            checkout,
+            ..merged.clone()
+        })
     }
 
     /// Takes a checkout only when nothing in it would be lost or mixed in.
@@ -285,9 +318,18 @@ impl Workspaces {
             .line()
             .map(PathBuf::from)
             .map_err(|_| dirty("a git directory that cannot be read", Vec::new()))?;
-        for name in ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"] {
+        for name in [
+            "MERGE_HEAD",
+            "CHERRY_PICK_HEAD",
+            "REVERT_HEAD",
+            "rebase-merge",
+            "rebase-apply",
+        ] {
             if git_dir.join(name).exists() {
-                return Err(dirty("a merge, rebase or the like that is not finished", Vec::new()));
+                return Err(dirty(
+                    "a merge, rebase or the like that is not finished",
+                    Vec::new(),
+                ));
             }
         }
         if git_dir.join("index.lock").exists() {
@@ -296,7 +338,13 @@ impl Workspaces {
         let output = self
             .git
             .on(&git_dir, &path)
-            .args(["status", "--porcelain=v2", "-z", "--untracked-files=no", "--no-renames"])
+            .args([
+                "status",
+                "--porcelain=v2",
+                "-z",
+                "--untracked-files=no",
+                "--no-renames",
+            ])
             .output()?;
         let changed: Vec<BytePath> = output
             .split(|byte| *byte == 0)

@@ -72,7 +72,12 @@ pub struct WorkspacesOptions {
 impl WorkspacesOptions {
     /// Makes options with the usual bound of 2 GiB for a pack.
     pub fn new(trees: impl Into<PathBuf>, git: GitOptions) -> Self {
-        Self { trees: trees.into(), git, identity: None, pack_bound: 2 << 30 }
+        Self {
+            trees: trees.into(),
+            git,
+            identity: None,
+            pack_bound: 2 << 30,
+        }
     }
 }
 
@@ -97,7 +102,12 @@ impl Workspaces {
             let trees = prepare_place(&options.trees)?;
             Ok::<_, WorkspaceError>((git, trees))
         })?;
-        Ok(Self { trees, git, identity, pack_bound: options.pack_bound })
+        Ok(Self {
+            trees,
+            git,
+            identity,
+            pack_bound: options.pack_bound,
+        })
     }
 
     /// Does work as the identity that these trees belong to.
@@ -113,7 +123,9 @@ impl Workspaces {
     }
 
     fn places(&self, repository: &str) -> Places {
-        Places { top: self.trees.join(repository) }
+        Places {
+            top: self.trees.join(repository),
+        }
     }
 
     /// Gives what a plan needs to know about a tree that was recorded.
@@ -126,7 +138,10 @@ impl Workspaces {
         names.sort();
         for inside in names {
             if let Ok(source) = inside.canonicalize() {
-                borrowed.push(Borrowed { source: source.into(), inside: inside.into() });
+                borrowed.push(Borrowed {
+                    source: source.into(),
+                    inside: inside.into(),
+                });
             }
         }
         WorktreePlan {
@@ -192,17 +207,37 @@ impl Places {
 
 /// Gives a short name for a repository that is the same every time.
 fn repository_name(common_dir: &Path) -> String {
-    let own = common_dir.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
-    let named = if own == b".git" { common_dir.parent().and_then(Path::file_name) } else { None };
+    let own = common_dir
+        .file_name()
+        .map(OsStrExt::as_bytes)
+        .unwrap_or_default();
+    let named = if own == b".git" {
+        common_dir.parent().and_then(Path::file_name)
+    } else {
+        None
+    };
     let name: String = named
-        .map_or_else(|| String::from_utf8_lossy(own), |name| name.to_string_lossy())
+        .map_or_else(
+            || String::from_utf8_lossy(own),
+            |name| name.to_string_lossy(),
+        )
         .chars()
-        .map(|one| if one.is_alphanumeric() || "-_".contains(one) { one } else { '-' })
+        .map(|one| {
+            if one.is_alphanumeric() || "-_".contains(one) {
+                one
+            } else {
+                '-'
+            }
+        })
         .take(40)
         .collect();
     let name = name.trim_matches('-');
     let digest = Digest::of(common_dir.as_os_str().as_bytes());
-    format!("{}-{}", if name.is_empty() { "repository" } else { name }, &digest.as_str()[..12])
+    format!(
+        "{}-{}",
+        if name.is_empty() { "repository" } else { name },
+        &digest.as_str()[..12]
+    )
 }
 
 fn make_private(path: &Path) -> Result<(), WorkspaceError> {
@@ -214,16 +249,24 @@ fn make_private(path: &Path) -> Result<(), WorkspaceError> {
 }
 
 fn prepare_place(trees: &Path) -> Result<PathBuf, WorkspaceError> {
-    let refuse = |why: String| WorkspaceError::PlaceRefused { path: trees.to_path_buf(), why };
+    let refuse = |why: String| WorkspaceError::PlaceRefused {
+        path: trees.to_path_buf(),
+        why,
+    };
     if !trees.is_absolute() {
         return Err(refuse("it is no absolute path".to_owned()));
     }
     make_private(&trees.join(".locks"))?;
-    let real = trees.canonicalize().map_err(|error| refuse(error.to_string()))?;
+    let real = trees
+        .canonicalize()
+        .map_err(|error| refuse(error.to_string()))?;
     let metadata = real.metadata().map_err(|error| refuse(error.to_string()))?;
     let own = rustix::process::geteuid().as_raw();
     if metadata.uid() != own {
-        return Err(refuse(format!("it belongs to user {}, not {own}", metadata.uid())));
+        return Err(refuse(format!(
+            "it belongs to user {}, not {own}",
+            metadata.uid()
+        )));
     }
     if metadata.mode() & 0o022 != 0 {
         return Err(refuse("others may write to it".to_owned()));
@@ -239,11 +282,15 @@ fn as_identity<T: Send, E: Send + From<WorkspaceError>>(
     identity: Option<&Identity>,
     work: impl FnOnce() -> Result<T, E> + Send,
 ) -> Result<T, E> {
-    let Some(identity) = identity else { return work() };
+    let Some(identity) = identity else {
+        return work();
+    };
     let outcome = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            take_identity(identity)
-                .map_err(WorkspaceError::file("taking on the owner's identity", Path::new("")))?;
+            take_identity(identity).map_err(WorkspaceError::file(
+                "taking on the owner's identity",
+                Path::new(""),
+            ))?;
             work()
         });
         worker.join()
@@ -256,7 +303,11 @@ fn as_identity<T: Send, E: Send + From<WorkspaceError>>(
 
 fn take_identity(identity: &Identity) -> std::io::Result<()> {
     use rustix::process::{Gid, Uid};
-    let groups: Vec<Gid> = identity.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    let groups: Vec<Gid> = identity
+        .groups
+        .iter()
+        .map(|group| Gid::from_raw(*group))
+        .collect();
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     rustix::thread::set_thread_groups(&groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
@@ -282,9 +333,16 @@ mod tests {
             println!("skipped: needs root");
             return;
         }
-        let identity = Identity { uid: 12345, gid: 12346, groups: vec![12346] };
+        let identity = Identity {
+            uid: 12345,
+            gid: 12346,
+            groups: vec![12346],
+        };
         let inside = as_identity(Some(&identity), || {
-            let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            let ids = (
+                rustix::process::geteuid().as_raw(),
+                rustix::process::getegid().as_raw(),
+            );
             Ok::<_, WorkspaceError>(ids)
         });
         assert_eq!(inside.unwrap(), (12345, 12346));

@@ -7,7 +7,13 @@ pub(crate) const PERSISTENT: &str = "persistent";
 
 /// Checks a word that becomes a part of a branch, of a reference and of a path.
 pub(crate) fn check(what: &'static str, name: &str) -> Result<(), WorkspaceError> {
-    let refuse = |why| Err(WorkspaceError::Name { what, name: name.to_owned(), why });
+    let refuse = |why| {
+        Err(WorkspaceError::Name {
+            what,
+            name: name.to_owned(),
+            why,
+        })
+    };
     if name.is_empty() || name.len() > 100 {
         return refuse("it has to have 1 to 100 bytes");
     }
@@ -42,7 +48,9 @@ mod tests {
         for good in ["fix-parser", "a.b_c", "größe", "1"] {
             check("worker", good).unwrap();
         }
-        for bad in ["", "a/b", "..", ".git", "-x", "a..b", "a b", "a.lock", "x.", "a\n", "@"] {
+        for bad in [
+            "", "a/b", "..", ".git", "-x", "a..b", "a b", "a.lock", "x.", "a\n", "@",
+        ] {
             assert!(check("worker", bad).is_err(), "{bad:?}");
         }
         assert!(check("run", "persistent").is_err());

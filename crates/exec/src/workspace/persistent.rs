@@ -15,9 +15,13 @@ pub(super) fn take_over(
     record: &mut WorktreeRecord,
 ) -> Result<Option<Lease>, WorkspaceError> {
     let directory = record.record_directory(places);
-    let Some(before) = WorktreeRecord::load(&directory)? else { return Ok(None) };
+    let Some(before) = WorktreeRecord::load(&directory)? else {
+        return Ok(None);
+    };
     let Some(lease) = Lease::take(&directory)? else {
-        return Err(WorkspaceError::Live { worker: record.worker.clone() });
+        return Err(WorkspaceError::Live {
+            worker: record.worker.clone(),
+        });
     };
     let repository = record.user_repository();
     if before.state == TreeState::Making {
@@ -25,14 +29,19 @@ pub(super) fn take_over(
         let made = super::create::Made {
             records: vec![directory],
             references: vec![(before.base_reference(), before.base.oid.clone())],
-            trees: before.identity.map(|_| vec![before.tree_path().to_path_buf()]).unwrap_or_default(),
+            trees: before
+                .identity
+                .map(|_| vec![before.tree_path().to_path_buf()])
+                .unwrap_or_default(),
         };
         drop(lease);
         workspaces.take_back(&repository, &made);
         return Ok(None);
     }
     if !before.is_same_directory() {
-        return Err(WorkspaceError::DirectoryTaken { path: record.tree_path().to_path_buf() });
+        return Err(WorkspaceError::DirectoryTaken {
+            path: record.tree_path().to_path_buf(),
+        });
     }
     let older = before.base_reference();
     record.identity = before.identity;
@@ -78,9 +87,15 @@ impl Workspaces {
         walls: &dyn InsideGit,
     ) -> Result<(), WorkspaceError> {
         let program = self.git.program();
-        let inside = Inside { git: &program, walls };
+        let inside = Inside {
+            git: &program,
+            walls,
+        };
         let mut arguments = vec!["checkout", "-q", "-B", &record.branch];
-        let is_left_over = record.notes.iter().any(|note| note.contains("was not brought in"));
+        let is_left_over = record
+            .notes
+            .iter()
+            .any(|note| note.contains("was not brought in"));
         if !is_left_over {
             arguments.push(&record.base.oid);
         }
@@ -95,8 +110,16 @@ impl Workspaces {
         walls: &dyn InsideGit,
     ) -> Result<(), WorkspaceError> {
         let program = self.git.program();
-        let inside = Inside { git: &program, walls };
-        inside.output("settling the tree", &["reset", "-q", "--mixed", commit], &[], None)?;
+        let inside = Inside {
+            git: &program,
+            walls,
+        };
+        inside.output(
+            "settling the tree",
+            &["reset", "-q", "--mixed", commit],
+            &[],
+            None,
+        )?;
         Ok(())
     }
 }

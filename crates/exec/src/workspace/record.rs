@@ -245,7 +245,10 @@ impl WorktreePlan {
             Placement::AtRepository => self.top.clone(),
             Placement::AtOwnPath => self.tree.clone(),
         };
-        WorkspaceView { inside, source: self.tree.clone() }
+        WorkspaceView {
+            inside,
+            source: self.tree.clone(),
+        }
     }
 }
 

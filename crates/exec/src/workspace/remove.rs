@@ -144,25 +144,35 @@ impl Workspaces {
             }
         };
         let tree = record.tree_path();
-        let mut proof = Proof { inside_our_root: is_ours(&places, record), ..Proof::default() };
+        let mut proof = Proof {
+            inside_our_root: is_ours(&places, record),
+            ..Proof::default()
+        };
         if !proof.inside_our_root {
             let why = "its path is not one of ours".to_owned();
             return Ok(receipt(RemovalOutcome::KeptUnknown { why }, proof));
         }
-        if tree.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        if tree
+            .symlink_metadata()
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        {
             self.forget(record, &places)?;
             return Ok(receipt(RemovalOutcome::AlreadyGone, proof));
         }
         let _lease = match lease {
             Some(lease) => Some(lease),
-            None => Lease::take(&record.record_directory(&places)).ok().flatten(),
+            None => Lease::take(&record.record_directory(&places))
+                .ok()
+                .flatten(),
         };
         proof.no_live_lease = _lease.is_some();
         self.look_for_proof(record, &mut proof)?;
         if let Some(kept) = verdict(&proof) {
             return Ok(receipt(kept, proof));
         }
-        let trash = places.trash().join(format!("{}-{}", record.nonce, record.worker));
+        let trash = places
+            .trash()
+            .join(format!("{}-{}", record.nonce, record.worker));
         let _ = files::remove_tree(&trash);
         std::fs::rename(tree, &trash).map_err(WorkspaceError::file("moving to the trash", tree))?;
         let left = files::remove_tree(&trash).unwrap_or(1);
@@ -196,10 +206,14 @@ impl Workspaces {
                 proof.seeds_changed.clone_from(&harvest.seeds_changed);
                 let repository = record.user_repository();
                 for saved in &harvest.saved {
-                    let trashed = saved
-                        .reference
-                        .replacen(&record.saved_prefix(), &format!("{}/saved", record.trash_prefix()), 1);
-                    let found = self.git.references(&repository, &[&saved.reference, &trashed])?;
+                    let trashed = saved.reference.replacen(
+                        &record.saved_prefix(),
+                        &format!("{}/saved", record.trash_prefix()),
+                        1,
+                    );
+                    let found = self
+                        .git
+                        .references(&repository, &[&saved.reference, &trashed])?;
                     if found.iter().any(|one| one.oid == saved.oid) {
                         proof.saved_references += 1;
                     } else {
@@ -211,12 +225,20 @@ impl Workspaces {
                 let call = self.git.on(&repository.git_dir, &repository.top);
                 let contains = format!("--contains={}", harvest.commit);
                 let line = call
-                    .args(["for-each-ref", "--count=1", "--format=%(refname)", &contains])
+                    .args([
+                        "for-each-ref",
+                        "--count=1",
+                        "--format=%(refname)",
+                        &contains,
+                    ])
                     .args(["refs/heads", "refs/tags", "refs/cofferdam", "refs/remotes"])
                     .run()?;
                 let name = String::from_utf8_lossy(&line.stdout).trim().to_owned();
                 proof.head_saved_by = (line.code() == Some(0) && !name.is_empty()).then_some(name);
-                if record.harvest.as_ref().is_some_and(|own| own.commit == record.base.oid)
+                if record
+                    .harvest
+                    .as_ref()
+                    .is_some_and(|own| own.commit == record.base.oid)
                     && proof.head_saved_by.is_none()
                 {
                     // It did nothing, from a commit that no reference holds: nothing of it is lost.
@@ -238,9 +260,10 @@ impl Workspaces {
         let repository = record.user_repository();
         if repository.git_dir.exists() {
             let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
-            let is_needed = record.harvest.as_ref().is_some_and(|harvest| {
-                harvest.branch.is_some() && !harvest.descends_from_base
-            });
+            let is_needed = record
+                .harvest
+                .as_ref()
+                .is_some_and(|harvest| harvest.branch.is_some() && !harvest.descends_from_base);
             if !is_needed {
                 self.release(&repository, &record.base_reference())?;
             }
@@ -254,7 +277,11 @@ impl Workspaces {
 
 /// Decides from the proof alone; `None` when the tree may go.
 fn verdict(proof: &Proof) -> Option<RemovalOutcome> {
-    let unknown = |why: &str| Some(RemovalOutcome::KeptUnknown { why: why.to_owned() });
+    let unknown = |why: &str| {
+        Some(RemovalOutcome::KeptUnknown {
+            why: why.to_owned(),
+        })
+    };
     if !proof.is_not_the_users {
         return unknown("it is, or holds, the user's own checkout");
     }
@@ -300,20 +327,29 @@ fn is_ours(places: &Places, record: &WorktreeRecord) -> bool {
         && record
             .tree_path()
             .parent()
-            .is_some_and(|parent| parent.canonicalize().is_ok_and(|real| real == parent))
+            .is_some_and(|parent| parent.canonicalize().map_or(!parent.exists(), |real| real == parent))
 }
 
 fn is_not_the_users(record: &WorktreeRecord) -> bool {
-    let Ok(tree) = record.tree_path().canonicalize() else { return false };
-    [&record.top, &record.git_dir, &record.common_dir].into_iter().all(|own| {
-        // A checkout that is gone cannot lie in the tree; its path still may not.
-        let own = own.as_path().canonicalize().unwrap_or_else(|_| own.as_path().to_path_buf());
-        !own.starts_with(&tree)
-    })
+    let Ok(tree) = record.tree_path().canonicalize() else {
+        return false;
+    };
+    [&record.top, &record.git_dir, &record.common_dir]
+        .into_iter()
+        .all(|own| {
+            // A checkout that is gone cannot lie in the tree; its path still may not.
+            let own = own
+                .as_path()
+                .canonicalize()
+                .unwrap_or_else(|_| own.as_path().to_path_buf());
+            !own.starts_with(&tree)
+        })
 }
 
 fn marker_matches(record: &WorktreeRecord) -> bool {
-    let Ok(top) = files::open_directory(record.tree_path()) else { return false };
+    let Ok(top) = files::open_directory(record.tree_path()) else {
+        return false;
+    };
     let Ok(file) = files::open_beneath(top.as_fd(), &Path::new(".git").join(MARKER)) else {
         return false;
     };
@@ -326,38 +362,50 @@ impl WorktreeRecord {
     /// Whether the directory at the tree's path is the one that was made.
     pub(super) fn is_same_directory(&self) -> bool {
         let found = self.tree_path().symlink_metadata();
-        found.is_ok_and(|found| {
-            found.is_dir() && self.identity == Some((found.dev(), found.ino()))
-        })
+        found.is_ok_and(|found| found.is_dir() && self.identity == Some((found.dev(), found.ino())))
     }
 }
 
 /// Finds processes whose working directory is a directory or lies below it, in whatever mount
 /// namespace: by device and inode, going up.
 fn processes_inside(tree: &Path) -> Vec<u32> {
-    let Ok(own) = tree.metadata() else { return Vec::new() };
+    let Ok(own) = tree.metadata() else {
+        return Vec::new();
+    };
     let is_it = |directory: &OwnedFd| {
         statat(directory, "", AtFlags::EMPTY_PATH)
             .is_ok_and(|stat| stat.st_dev == own.dev() && stat.st_ino == own.ino())
     };
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
             continue;
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let cwd = entry.path().join("cwd");
         // Somebody else's process cannot be looked into, nor can it enter our private directory.
-        let Ok(mut here) = openat(rustix::fs::CWD, &cwd, flags, Mode::empty()) else { continue };
+        let Ok(mut here) = openat(rustix::fs::CWD, &cwd, flags, Mode::empty()) else {
+            continue;
+        };
         for _ in 0..256 {
             if is_it(&here) {
                 found.push(pid);
                 break;
             }
-            let Ok(up) = openat(&here, "..", flags, Mode::empty()) else { break };
+            let Ok(up) = openat(&here, "..", flags, Mode::empty()) else {
+                break;
+            };
             let same = |one: &OwnedFd| {
-                statat(one, "", AtFlags::EMPTY_PATH).map(|stat| (stat.st_dev, stat.st_ino)).ok()
+                statat(one, "", AtFlags::EMPTY_PATH)
+                    .map(|stat| (stat.st_dev, stat.st_ino))
+                    .ok()
             };
             if same(&up) == same(&here) {
                 break;
@@ -388,17 +436,47 @@ mod tests {
     #[test]
     fn every_single_missing_piece_of_the_proof_keeps_the_tree() {
         assert_eq!(verdict(&whole()), None);
-        let unsaved = super::super::Unsaved { path: "a".into(), why: "w".to_owned() };
+        let unsaved = super::super::Unsaved {
+            path: "a".into(),
+            why: "w".to_owned(),
+        };
         let spoiled = [
-            Proof { is_same_directory: false, ..whole() },
-            Proof { marker_matches: false, ..whole() },
-            Proof { is_not_the_users: false, ..whole() },
-            Proof { no_live_lease: false, ..whole() },
-            Proof { processes_inside: vec![1], ..whole() },
-            Proof { head: None, ..whole() },
-            Proof { head_saved_by: None, ..whole() },
-            Proof { in_progress: vec!["merge".to_owned()], ..whole() },
-            Proof { unsaved: vec![unsaved], ..whole() },
+            Proof {
+                is_same_directory: false,
+                ..whole()
+            },
+            Proof {
+                marker_matches: false,
+                ..whole()
+            },
+            Proof {
+                is_not_the_users: false,
+                ..whole()
+            },
+            Proof {
+                no_live_lease: false,
+                ..whole()
+            },
+            Proof {
+                processes_inside: vec![1],
+                ..whole()
+            },
+            Proof {
+                head: None,
+                ..whole()
+            },
+            Proof {
+                head_saved_by: None,
+                ..whole()
+            },
+            Proof {
+                in_progress: vec!["merge".to_owned()],
+                ..whole()
+            },
+            Proof {
+                unsaved: vec![unsaved],
+                ..whole()
+            },
         ];
         for proof in spoiled {
             assert!(verdict(&proof).is_some(), "{proof:?}");

@@ -42,9 +42,8 @@ pub(crate) fn plant(
         .input(Input::Bytes(&named))
         .run()?;
     let ignored: HashSet<&[u8]> = pieces(&answer.stdout).collect();
-    let open = |path: &Path| {
-        files::open_directory(path).map_err(WorkspaceError::file("opening", path))
-    };
+    let open =
+        |path: &Path| files::open_directory(path).map_err(WorkspaceError::file("opening", path));
     let (from, to) = (open(&repository.top)?, open(&tree)?);
     let mut passed_over = 0;
     for path in pieces(&named) {
@@ -61,7 +60,9 @@ pub(crate) fn plant(
             }),
             Err(error) => {
                 let path = BytePath::from_bytes(path);
-                record.notes.push(format!("{path} of {FILE} was not copied: {error}"));
+                record
+                    .notes
+                    .push(format!("{path} of {FILE} was not copied: {error}"));
             }
         }
     }
@@ -74,7 +75,9 @@ pub(crate) fn plant(
 }
 
 fn pieces(output: &[u8]) -> impl Iterator<Item = &[u8]> {
-    output.split(|byte| *byte == 0).filter(|piece| !piece.is_empty())
+    output
+        .split(|byte| *byte == 0)
+        .filter(|piece| !piece.is_empty())
 }
 
 /// Lists the copied-in files that are no longer as they were copied.
@@ -89,5 +92,10 @@ pub(crate) fn changed(record: &WorktreeRecord) -> Vec<BytePath> {
                 found.len() == seed.size && files::nanoseconds(&found) == seed.modified
             })
     };
-    record.seeds.iter().filter(|seed| !same(seed)).map(|seed| seed.path.clone()).collect()
+    record
+        .seeds
+        .iter()
+        .filter(|seed| !same(seed))
+        .map(|seed| seed.path.clone())
+        .collect()
 }

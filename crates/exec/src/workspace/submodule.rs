@@ -27,20 +27,37 @@ pub(crate) fn populate(
 ) -> Result<(), WorkspaceError> {
     let tree = record.tree_path().to_path_buf();
     let task_git = tree.join(".git");
-    let listed = git.call(&tree).args(["config", "-z", "--list", "-f", ".gitmodules"]).run()?;
+    let listed = git
+        .call(&tree)
+        .args(["config", "-z", "--list", "-f", ".gitmodules"])
+        .run()?;
     if listed.code() != Some(0) {
-        record.notes.push("the tree's .gitmodules cannot be read; submodules are empty".to_owned());
+        record
+            .notes
+            .push("the tree's .gitmodules cannot be read; submodules are empty".to_owned());
         return Ok(());
     }
     let modules = Configuration::parse(&listed.stdout);
-    let staged = git.on(&task_git, &tree).args(["ls-files", "-z", "--stage"]).output()?;
+    let staged = git
+        .on(&task_git, &tree)
+        .args(["ls-files", "-z", "--stage"])
+        .output()?;
     for name in modules.names("submodule") {
-        let Some(path) = modules.get(&format!("submodule.{name}.path")) else { continue };
-        let Some(commit) = gitlink(&staged, path) else { continue };
+        let Some(path) = modules.get(&format!("submodule.{name}.path")) else {
+            continue;
+        };
+        let Some(commit) = gitlink(&staged, path) else {
+            continue;
+        };
         let path = PathBuf::from(OsStr::from_bytes(path));
         let url = modules.text(&format!("submodule.{name}.url"));
         let shown = path.display().to_string();
-        let module = Module { name: &name, path: &path, commit: &commit, url: url.as_deref() };
+        let module = Module {
+            name: &name,
+            path: &path,
+            commit: &commit,
+            url: url.as_deref(),
+        };
         let note = match fill(git, parts, &tree, places, &module) {
             Ok(None) if tree.join(&path).join(".gitmodules").is_file() => {
                 format!("submodules of submodule {shown} are empty")
@@ -87,7 +104,11 @@ fn fill(
     if !plain(Path::new(module.name)) || !plain(module.path) {
         return Ok(Some("its name or path is odd".to_owned()));
     }
-    let store = parts.repository.common_dir.join("modules").join(module.name);
+    let store = parts
+        .repository
+        .common_dir
+        .join("modules")
+        .join(module.name);
     let objects = store.join("objects");
     if !objects.is_dir() {
         return Ok(Some("it is not initialised in the checkout".to_owned()));
@@ -98,7 +119,10 @@ fn fill(
         .args(["cat-file", "-e", &format!("{}^{{commit}}", module.commit)])
         .run()?;
     if has.code() != Some(0) {
-        return Ok(Some(format!("commit {} is not in the checkout's store", module.commit)));
+        return Ok(Some(format!(
+            "commit {} is not in the checkout's store",
+            module.commit
+        )));
     }
     let label = format!("module-{}", module.name.replace('/', "-"));
     let borrowed = borrow_objects(places, &label, &objects)?;
@@ -124,15 +148,22 @@ fn fill(
         shallow: shallow.as_deref(),
         work_tree: Some(&work_tree),
     };
-    directory.write(&own).map_err(file("writing git directory", &own))?;
+    directory
+        .write(&own)
+        .map_err(file("writing git directory", &own))?;
     let place = tree.join(module.path);
     let pointer = place.join(".git");
     let text = format!("gitdir: {}{below}\n", up(module.path));
     std::fs::write(&pointer, text).map_err(file("writing", &pointer))?;
     let call = git.on(&own, &place).args(["read-tree", "-m", "-u", "HEAD"]);
-    without_filters(call, parts.configuration).timeout(Duration::from_secs(3600)).output()?;
+    without_filters(call, parts.configuration)
+        .timeout(Duration::from_secs(3600))
+        .output()?;
     let settings = tree.join(".git/config");
-    let mut text = format!("[submodule \"{}\"]\n\tactive = true\n", module.name.replace('"', ""));
+    let mut text = format!(
+        "[submodule \"{}\"]\n\tactive = true\n",
+        module.name.replace('"', "")
+    );
     if let Some(url) = module.url.filter(|url| !url.contains(['"', '\\', '\n'])) {
         text.push_str(&format!("\turl = \"{url}\"\n"));
     }

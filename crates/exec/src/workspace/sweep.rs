@@ -59,7 +59,9 @@ impl Workspaces {
     }
 
     fn look_at(&self, repository: &Path, found: &mut Vec<Orphan>) -> Result<(), WorkspaceError> {
-        let places = Places { top: repository.to_path_buf() };
+        let places = Places {
+            top: repository.to_path_buf(),
+        };
         let mut known: Vec<PathBuf> = Vec::new();
         for run in list(&repository.join(".records"))? {
             for directory in list(&run)? {
@@ -84,7 +86,11 @@ impl Workspaces {
                         (kind, Some(Box::new(record)))
                     }
                 };
-                found.push(Orphan { path: tree.into(), kind, record });
+                found.push(Orphan {
+                    path: tree.into(),
+                    kind,
+                    record,
+                });
             }
         }
         for run in list(&places.top)? {
@@ -93,7 +99,11 @@ impl Workspaces {
             }
             for tree in list(&run)? {
                 if !known.contains(&tree) {
-                    found.push(Orphan { path: tree.into(), kind: OrphanKind::Foreign, record: None });
+                    found.push(Orphan {
+                        path: tree.into(),
+                        kind: OrphanKind::Foreign,
+                        record: None,
+                    });
                 }
             }
         }
@@ -111,9 +121,13 @@ impl Workspaces {
         self.acting(|| {
             let places = self.places(&record.repository);
             let directory = record.record_directory(&places);
-            let Some(_lease) = Lease::take(&directory)? else { return Ok(false) };
+            let Some(_lease) = Lease::take(&directory)? else {
+                return Ok(false);
+            };
             // What is on disk now decides, not what was read earlier.
-            let Some(record) = WorktreeRecord::load(&directory)? else { return Ok(false) };
+            let Some(record) = WorktreeRecord::load(&directory)? else {
+                return Ok(false);
+            };
             let tree = record.tree_path();
             let is_ours = match record.identity {
                 Some(_) => record.is_same_directory() || !tree.exists(),
@@ -153,12 +167,16 @@ impl Workspaces {
 
 fn relative(directory: &Path) -> PathBuf {
     let worker = directory.file_name().unwrap_or_default();
-    let run = directory.parent().and_then(Path::file_name).unwrap_or_default();
+    let run = directory
+        .parent()
+        .and_then(Path::file_name)
+        .unwrap_or_default();
     Path::new(run).join(worker)
 }
 
 fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    path.file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 fn list(directory: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
