@@ -1,21 +1,11 @@
 //! The figures to hold, measured as ratios within one run.
-//!
-//! Every round measures each subject once, one after the other, so that what else the machine does
-//! falls on all of them alike. A ratio is median over median of the subject's yardstick in the same
-//! run; times on their own say more about the machine than about us.
 
-mod host;
-mod plain;
 #[cfg(feature = "plane")]
-mod plane;
-mod report;
-mod statistics;
-mod whole;
+mod measure;
 
-use std::io::Write as _;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
@@ -41,107 +31,21 @@ pub(crate) struct Arguments {
     only: Option<String>,
 }
 
-/// What a subject is measured against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Yardstick {
-    /// Starting and awaiting the same program with posix_spawn.
-    #[cfg_attr(
-        not(any(test, feature = "plane")),
-        expect(dead_code, reason = "only what needs the plane is measured against it")
-    )]
-    Floor,
-    /// bubblewrap by itself with the same flags.
-    Plain(&'static str),
-    /// Nothing: it is a yardstick itself.
-    Itself,
-}
-
-/// Does a thing once, and gives the time it took.
-type Run = Box<dyn FnMut() -> anyhow::Result<Duration>>;
-
-/// One thing that is measured.
-struct Subject {
-    name: &'static str,
-    yardstick: Yardstick,
-    /// Ratio to the yardstick that must not be exceeded.
-    bar: Option<f64>,
-    /// Does it once and gives the time it took, or why it cannot be done here.
-    run: Result<Run, String>,
-}
-
-/// A subject with what was measured.
-struct Row {
-    name: &'static str,
-    yardstick: Yardstick,
-    bar: Option<f64>,
-    measured: Result<Vec<Duration>, String>,
-}
-
-/// Rounds that are run first and thrown away.
-const WARM_UP: usize = 5;
-
-/// The name of the floor in the table.
-const FLOOR: &str = "posix_spawn";
-
-/// What is started: it does nothing, so that what is measured is ours.
-const PROGRAM: &str = "/bin/true";
-
+/// Measures, in a release build of the plane: where this is none, one is built and started.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
-    if cfg!(not(feature = "plane")) || cfg!(debug_assertions) {
-        return relaunch(root);
-    }
-    let directory = tempfile::tempdir().context("cannot make a scratch directory")?;
-    let workspace = directory.path().join("workspace");
-    std::fs::create_dir(&workspace)?;
-
-    let mut subjects = vec![plain::floor()];
     #[cfg(feature = "plane")]
-    subjects.extend(plane::subjects(directory.path(), &workspace));
-    subjects.extend(whole::subjects(directory.path(), &workspace));
-    if let Some(only) = &arguments.only {
-        let names: Vec<&str> = subjects
-            .iter()
-            .filter(|subject| subject.name.contains(only.as_str()))
-            .flat_map(|subject| match subject.yardstick {
-                Yardstick::Plain(name) => [subject.name, name],
-                Yardstick::Floor | Yardstick::Itself => [subject.name, FLOOR],
-            })
-            .collect();
-        subjects.retain(|subject| names.contains(&subject.name));
+    if cfg!(not(debug_assertions)) {
+        return measure::run(arguments);
     }
-
-    let rounds = if arguments.quick {
-        arguments.rounds.div_ceil(5)
-    } else {
-        arguments.rounds
-    };
-    let before = host::Host::look();
-    let rows = measure(subjects, rounds);
-    let report = report::Report::new(before, host::load(), rounds, &rows);
-
-    let mut out = std::io::stdout().lock();
-    write!(out, "{report}")?;
-    let path = arguments
-        .json
-        .clone()
-        .unwrap_or_else(|| target().join("bench.json"));
-    report.write(&path)?;
-    writeln!(out, "figures in {}", path.display())?;
-    Ok(!arguments.check || report.holds())
-}
-
-/// Figures are taken from a release build: builds it, with the program, and starts it.
-fn relaunch(root: &Path) -> anyhow::Result<bool> {
-    let build = [
-        "build",
-        "--release",
-        "--package",
-        "cofferdam",
-        "--package",
-        "xtask",
-    ];
     let status = Command::new("cargo")
-        .args(build)
+        .args([
+            "build",
+            "--release",
+            "--package",
+            "cofferdam",
+            "--package",
+            "xtask",
+        ])
         .args(["--features", "xtask/plane"])
         .current_dir(root)
         .status()
@@ -149,98 +53,29 @@ fn relaunch(root: &Path) -> anyhow::Result<bool> {
     ensure!(status.success(), "the release build failed");
     let program = target().join("release/xtask");
     let status = Command::new(&program)
-        .args(std::env::args_os().skip(1))
+        .arg("bench")
+        .args(arguments.again())
         .status()
         .with_context(|| format!("cannot run {}", program.display()))?;
     Ok(status.success())
 }
 
-/// Measures each subject once a round. One that fails is not tried again.
-fn measure(subjects: Vec<Subject>, rounds: usize) -> Vec<Row> {
-    let mut running: Vec<_> = subjects
-        .into_iter()
-        .map(|subject| {
-            let Subject {
-                name,
-                yardstick,
-                bar,
-                run,
-            } = subject;
-            let (run, measured) = match run {
-                Ok(run) => (Some(run), Ok(Vec::with_capacity(rounds))),
-                Err(reason) => (None, Err(reason)),
-            };
-            (
-                run,
-                Row {
-                    name,
-                    yardstick,
-                    bar,
-                    measured,
-                },
-            )
-        })
-        .collect();
-    for round in 0..WARM_UP + rounds {
-        progress(round, WARM_UP + rounds);
-        for (run, row) in &mut running {
-            let Some(once) = run else { continue };
-            match (once(), &mut row.measured) {
-                (Ok(time), Ok(times)) if round >= WARM_UP => times.push(time),
-                (Ok(_), _) => {}
-                (Err(error), measured) => {
-                    *measured = Err(format!("{error:#}"));
-                    *run = None;
-                }
-            }
+impl Arguments {
+    /// The same, as they were typed.
+    fn again(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![format!("--rounds={}", self.rounds).into()];
+        if self.check {
+            words.push("--check".into());
         }
-    }
-    running.into_iter().map(|(_, row)| row).collect()
-}
-
-fn progress(round: usize, rounds: usize) {
-    let mut err = std::io::stderr();
-    if std::io::IsTerminal::is_terminal(&err) {
-        let end = if round + 1 == rounds { "\r\x1b[K" } else { "" };
-        let _ = write!(err, "\rround {} of {rounds}{end}", round + 1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn subject(
-        name: &'static str,
-        run: impl FnMut() -> anyhow::Result<Duration> + 'static,
-    ) -> Subject {
-        Subject {
-            name,
-            yardstick: Yardstick::Floor,
-            bar: None,
-            run: Ok(Box::new(run)),
+        if self.quick {
+            words.push("--quick".into());
         }
-    }
-
-    #[test]
-    fn a_subject_that_fails_is_reported_and_the_others_go_on() {
-        let mut calls = 0;
-        let failing = subject("failing", move || {
-            calls += 1;
-            if calls < WARM_UP + 3 {
-                Ok(Duration::from_millis(1))
-            } else {
-                anyhow::bail!("broken")
-            }
-        });
-        let rows = measure(
-            vec![failing, subject("good", || Ok(Duration::from_millis(2)))],
-            10,
-        );
-        assert_eq!(
-            rows[0].measured.as_ref().err().map(String::as_str),
-            Some("broken")
-        );
-        assert_eq!(rows[1].measured.as_ref().map(Vec::len), Ok(10));
+        if let Some(file) = &self.json {
+            words.extend(["--json".into(), file.into()]);
+        }
+        if let Some(text) = &self.only {
+            words.extend(["--only".into(), text.into()]);
+        }
+        words
     }
 }

@@ -4,37 +4,45 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
+use cofferdam_core::policy::{Caches, ProviderChoice};
 
-use super::{PROGRAM, Run, Subject, Yardstick, plain};
+use super::plane::spec;
+use super::{PROGRAM, Run, Subject, Yardstick, plain, told};
 use crate::target;
 
-const PLAIN: &str = "plain bwrap, for run";
+const PLAIN: &str = "plain bwrap, default policy";
 
 /// The run and its yardstick, bubblewrap with the same namespaces and binds.
 pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Subject> {
     let data = scratch.join("whole");
-    let workspace = workspace.to_path_buf();
-    let yardstick = plain::bwrap(PLAIN, plain::arguments(&workspace));
+    let directory = workspace.to_path_buf();
+    let home = data.clone();
     let command = move |arguments: &[&str]| {
         let mut command = Command::new(target().join("release/cofferdam"));
         command
             .args(["run", "--provider", "bwrap", "--net", "none", "--"])
             .args(arguments)
-            .env("COFFERDAM_DATA_DIR", &data)
-            .current_dir(&workspace);
+            .env("COFFERDAM_DATA_DIR", &home)
+            .current_dir(&directory);
         command
     };
-    let run: Result<Run, String> = match proof(command(&["/bin/echo", "proof"])) {
-        Ok(()) => Ok(Box::new(move || plain::once(command(&[PROGRAM])))),
-        Err(error) => Err(format!("{error:#}")),
-    };
-    let ours = Subject {
-        name: "cofferdam run --net none",
-        yardstick: Yardstick::Plain(PLAIN),
-        bar: Some(2.2),
-        run,
-    };
-    vec![yardstick, ours]
+    let proof = told(proof(command(&["/bin/echo", "proof"])));
+    // After the proof: it makes the places of the caches, which plain bwrap is to bind.
+    let spec = spec(ProviderChoice::Bwrap, Caches::Private, &data, workspace);
+    vec![
+        Subject {
+            name: PLAIN,
+            yardstick: Yardstick::Itself,
+            bar: None,
+            run: told(spec.and_then(|spec| plain::bwrap(&spec))),
+        },
+        Subject {
+            name: "cofferdam run --net none",
+            yardstick: Yardstick::Plain(PLAIN),
+            bar: Some(2.2),
+            run: proof.map(|()| -> Run { Box::new(move || plain::once(command(&[PROGRAM]))) }),
+        },
+    ]
 }
 
 /// What is measured has to show first that it does what it is measured for.

@@ -1,0 +1,174 @@
+//! What needs the plane: commands through the library, in this process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{bail, ensure};
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::event::Subject;
+use cofferdam_core::mask::Masker;
+use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
+use cofferdam_core::plan::{WorkspaceView, prepare};
+use cofferdam_core::policy::{Caches, EffectivePolicy, Layer, ProviderChoice, Sourced};
+use cofferdam_core::spec::{CommandSpec, EnclosureSpec, Network, ResourceLimits, StreamPlan};
+use cofferdam_exec::host::{GatherRequest, Surroundings, gather, resolve_workspace};
+use cofferdam_exec::{CommandIo, Control, Enclosure, Plane, PlaneOptions, Run as PlaneRun};
+use cofferdam_journal::{DataDir, SqliteJournal, SystemAmbient};
+
+use super::{PROGRAM, Run, Subject as Measured, Yardstick, plain, told};
+
+const PLAIN: &str = "plain bwrap";
+
+/// Everything that is measured through `cofferdam-exec`. Direct and Landlock are commands of a
+/// standing enclosure, whose keeper runs: a bare command has no walls to put up.
+pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
+    let data = scratch.join("plane");
+    let plane = open(&data);
+    let spec = |provider| spec(provider, Caches::None, &data, workspace);
+    let with_plane = |make: &dyn Fn(&Plane) -> anyhow::Result<Run>| {
+        let plane = plane.as_ref().map_err(|error| format!("{error:#}"))?;
+        told(make(plane))
+    };
+    let standing = |name, bar, provider| Measured {
+        name,
+        yardstick: Yardstick::Floor,
+        bar: Some(bar),
+        run: with_plane(&|plane| standing(plane, spec(provider)?)),
+    };
+    vec![
+        standing("direct", 1.4, ProviderChoice::Direct),
+        standing("landlock", 1.5, ProviderChoice::Landlock),
+        standing("bwrap, standing enclosure", 1.5, ProviderChoice::Bwrap),
+        Measured {
+            name: PLAIN,
+            yardstick: Yardstick::Itself,
+            bar: None,
+            run: told(spec(ProviderChoice::Bwrap).and_then(|spec| plain::bwrap(&spec))),
+        },
+        Measured {
+            name: "bwrap, cold",
+            yardstick: Yardstick::Plain(PLAIN),
+            bar: Some(1.25),
+            run: with_plane(&|plane| cold(plane, spec(ProviderChoice::Bwrap)?)),
+        },
+    ]
+}
+
+fn open(data: &Path) -> anyhow::Result<Plane> {
+    let ambient = Arc::new(SystemAmbient::new());
+    let directory = DataDir::open(data)?;
+    let journal = SqliteJournal::open(&directory, ambient.clone())?;
+    Ok(Plane::open(PlaneOptions {
+        data: Some(directory),
+        journal: Arc::new(journal),
+        ambient,
+        masker: Masker::default(),
+        script: None,
+    })?)
+}
+
+/// Commands of one enclosure that stays.
+fn standing(plane: &Plane, spec: EnclosureSpec) -> anyhow::Result<Run> {
+    let workspace = spec.workspace.clone();
+    let enclosure = plane.enclose(spec, requested(), &Subject::default())?;
+    prove(&enclosure, &workspace)?;
+    Ok(Box::new(move || {
+        let start = Instant::now();
+        let outcome = command(&enclosure, &workspace, &[PROGRAM]);
+        let time = start.elapsed();
+        completed(&outcome)?;
+        Ok(time)
+    }))
+}
+
+/// The walls put up, one command, the walls taken down.
+fn cold(plane: &Plane, spec: EnclosureSpec) -> anyhow::Result<Run> {
+    let plane = plane.clone();
+    let workspace = spec.workspace.clone();
+    let enclose = move || plane.enclose(spec.clone(), requested(), &Subject::default());
+    prove(&enclose()?, &workspace)?;
+    Ok(Box::new(move || {
+        let start = Instant::now();
+        let enclosure = enclose()?;
+        let outcome = command(&enclosure, &workspace, &[PROGRAM]);
+        enclosure.close()?;
+        let time = start.elapsed();
+        completed(&outcome)?;
+        Ok(time)
+    }))
+}
+
+/// What is measured has to show first that it does what it is measured for.
+fn prove(enclosure: &Enclosure, workspace: &BytePath) -> anyhow::Result<()> {
+    let outcome = command(enclosure, workspace, &["/bin/echo", "proof"]);
+    completed(&outcome)?;
+    let stdout = &outcome.stdout;
+    ensure!(stdout == "proof\n", "the command's output is {stdout:?}");
+    Ok(())
+}
+
+fn command(enclosure: &Enclosure, workspace: &BytePath, argv: &[&str]) -> CommandOutcome {
+    enclosure.run(PlaneRun {
+        command: CommandSpec {
+            argv: argv.iter().map(|&word| word.into()).collect(),
+            cwd: workspace.clone(),
+            environment: Vec::new(),
+            streams: StreamPlan::Pipes,
+            timeout_ms: Some(20_000),
+            idle_timeout_ms: None,
+            limits: ResourceLimits::default(),
+        },
+        subject: Subject::default(),
+        io: CommandIo::Capture { input: None },
+        control: Control::new(),
+        timeout_clamped: false,
+    })
+}
+
+fn completed(outcome: &CommandOutcome) -> anyhow::Result<()> {
+    if outcome.status == Status::Completed {
+        return Ok(());
+    }
+    let problem = outcome
+        .error
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    bail!("{:?}: {problem}{}", outcome.status, outcome.stderr)
+}
+
+const fn requested() -> IsolationLevel {
+    IsolationLevel {
+        provider: None,
+        network: Network::None,
+    }
+}
+
+/// The walls that a policy gives here, with everything that was found on this machine.
+pub(super) fn spec(
+    provider: ProviderChoice,
+    caches: Caches,
+    data: &Path,
+    workspace: &Path,
+) -> anyhow::Result<EnclosureSpec> {
+    let mut policy = EffectivePolicy::built_in();
+    policy.provider = Sourced::new(provider, Layer::CommandLine);
+    policy.caches = Sourced::new(caches, Layer::CommandLine);
+    let surroundings = Surroundings::of_process()?;
+    let workspace = resolve_workspace(&surroundings, Some(workspace), None)?;
+    let facts = gather(&GatherRequest {
+        surroundings: &surroundings,
+        workspace: &workspace,
+        data_dir: data,
+        policy: &policy,
+        tree: None,
+    });
+    let place = data.join("scratch").join(provider.first().as_str());
+    Ok(prepare(
+        &policy,
+        &WorkspaceView::live(&facts.workspace),
+        &facts,
+        &place.into(),
+    )?)
+}
