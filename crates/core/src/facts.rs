@@ -88,6 +88,13 @@ pub enum PathKind {
     Other,
 }
 
+impl HostFacts {
+    /// Tells whether commands act as somebody else than the caller: root works for them.
+    pub fn acts_for_another(&self) -> bool {
+        self.caller.identity.uid != self.owner.identity.uid
+    }
+}
+
 /// A user of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -154,6 +161,9 @@ pub struct Toolchain {
     pub read: Vec<BytePath>,
     /// Directories that are caches: shown, and written to the side.
     pub caches: Vec<BytePath>,
+    /// Whether the tool fails where it cannot write to its cache: then an empty one is better.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_cache: bool,
     /// Files below those that hold credentials and stay hidden.
     pub secrets: Vec<BytePath>,
     /// Variables that name its places.

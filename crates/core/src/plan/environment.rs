@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::mounts::{PRIVATE_TMP, inside_home};
-use super::reach::Reach;
+use super::reach::{Reach, has_layers, is_cache_shown};
 use super::view::WorkspaceView;
 use crate::bytes::BytePath;
 use crate::facts::HostFacts;
@@ -245,7 +245,11 @@ pub(super) fn environment(
         }
     }
     if walled {
-        for variable in facts.toolchains.iter().flat_map(|one| &one.environment) {
+        let layered = has_layers(policy, facts, provider);
+        let shown = facts.toolchains.iter().filter(|one| {
+            one.caches.is_empty() || !one.read.is_empty() || is_cache_shown(one, policy, layered)
+        });
+        for variable in shown.flat_map(|one| &one.environment) {
             put(&variable.name.to_text(), variable.value.clone());
         }
     }

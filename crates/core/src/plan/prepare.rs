@@ -4,13 +4,13 @@ use super::choose::choose_provider;
 use super::environment::environment;
 use super::mounts::mounts;
 use super::protect::protections;
-use super::reach::{Reach, Why, reach};
+use super::reach::{Reach, Why, has_layers, reach};
 use super::rules::landlock;
 use super::view::WorkspaceView;
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
 use crate::facts::HostFacts;
-use crate::policy::EffectivePolicy;
+use crate::policy::{Caches, EffectivePolicy};
 use crate::spec::{
     EnclosureSpec, Enforce, Gap, LandlockSpec, Mechanism, Mount, Network, ProviderKind,
     ResourceLimits, SeccompSpec, SocketFamilies,
@@ -18,6 +18,9 @@ use crate::spec::{
 
 /// The interface of Landlock from which signals and abstract sockets can be kept inside.
 const SCOPES_SINCE: u32 = 6;
+
+/// Where private places lie when root works for somebody else.
+const SHARED_SCRATCH: &str = "/run/cofferdam/scratch";
 
 /// Plans an enclosure. `scratch` is a directory that is made for it and removed with it.
 ///
@@ -31,6 +34,12 @@ pub fn prepare(
     facts: &HostFacts,
     scratch: &BytePath,
 ) -> Result<EnclosureSpec, Problem> {
+    // The caller's data directory is closed to everybody else.
+    let scratch = &if facts.acts_for_another() {
+        BytePath::from(SHARED_SCRATCH).join(scratch.file_name())
+    } else {
+        scratch.clone()
+    };
     let decision = choose_provider(policy, facts)?;
     let provider = decision.provider;
     let network = decision.network;
@@ -40,7 +49,7 @@ pub fn prepare(
     } else {
         view.in_place()
     };
-    let reach = reach(policy, &view, facts)?;
+    let reach = reach(policy, &view, facts, provider)?;
     if provider == ProviderKind::Landlock {
         refuse_holes(&reach)?;
     }
@@ -275,9 +284,6 @@ fn gaps(
                     "root can open /proc/kpagecount and its like",
                 ));
             }
-            if !reach.caches.is_empty() {
-                list.push(gap("caches", "package caches can be read, not added to"));
-            }
             if reach.hidden.iter().any(|one| one.why == Why::EnvFile) {
                 list.push(gap("env_files", ".env files of the workspace can be read"));
             }
@@ -295,11 +301,19 @@ fn gaps(
                     ));
                 }
             }
-            if !reach.caches.is_empty() && !facts.overlay {
-                list.push(gap("caches", "package caches can be read, not added to"));
-            }
         }
         _ => {}
+    }
+    let is_walled = matches!(provider, ProviderKind::Bwrap | ProviderKind::Landlock);
+    if is_walled
+        && policy.caches.value == Caches::Private
+        && !has_layers(policy, facts, provider)
+        && facts.toolchains.iter().any(|one| !one.caches.is_empty())
+    {
+        list.push(gap(
+            "caches",
+            "package caches have no layer of their own here: they can be read, not added to",
+        ));
     }
     if policy.limits.memory.is_some() || policy.limits.cpu.is_some() {
         list.push(gap(

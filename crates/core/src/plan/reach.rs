@@ -3,9 +3,9 @@
 use super::view::{WorkspaceKind, WorkspaceView};
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
-use crate::facts::{GitFacts, HostFacts, PathFact, PathKind};
+use crate::facts::{GitFacts, HostFacts, PathFact, PathKind, Toolchain};
 use crate::policy::{Caches, EffectivePolicy, Layer, Sourced};
-use crate::spec::{Access, Gap};
+use crate::spec::{Access, Gap, ProviderKind};
 
 /// Something of the host that is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,11 +106,35 @@ pub(super) fn facts_of<'a>(
         .filter(move |fact| fact.written == *written)
 }
 
+/// Tells whether caches get a layer of their own.
+pub(super) fn has_layers(
+    policy: &EffectivePolicy,
+    facts: &HostFacts,
+    provider: ProviderKind,
+) -> bool {
+    // A layer lies in the caller's data directory, which another user cannot enter.
+    provider == ProviderKind::Bwrap
+        && facts.overlay
+        && policy.caches.value == Caches::Private
+        && !facts.acts_for_another()
+}
+
+/// Tells whether the caches of a toolchain are shown: one that has to be written and cannot be is
+/// worse than none.
+pub(super) fn is_cache_shown(
+    toolchain: &Toolchain,
+    policy: &EffectivePolicy,
+    layered: bool,
+) -> bool {
+    policy.caches.value != Caches::None && (layered || !toolchain.needs_cache)
+}
+
 /// Collects what is shown.
 pub(super) fn reach(
     policy: &EffectivePolicy,
     view: &WorkspaceView,
     facts: &HostFacts,
+    provider: ProviderKind,
 ) -> Result<Reach, Problem> {
     let mut reach = Reach::default();
     reach.grants.push(Grant {
@@ -134,7 +158,7 @@ pub(super) fn reach(
     {
         add_repository(&mut reach, git, &view.source, policy.workspace.value);
     }
-    add_toolchains(&mut reach, policy, view, facts);
+    add_toolchains(&mut reach, policy, view, facts, provider);
     for (paths, access) in [(&policy.read, Access::Read), (&policy.write, Access::Write)] {
         for path in paths {
             add_named(&mut reach, path, access, view, facts)?;
@@ -224,15 +248,17 @@ fn add_toolchains(
     policy: &EffectivePolicy,
     view: &WorkspaceView,
     facts: &HostFacts,
+    provider: ProviderKind,
 ) {
+    let layered = has_layers(policy, facts, provider);
     for toolchain in &facts.toolchains {
         for path in &toolchain.read {
             reach.add(path, Access::Read, true, Origin::Toolchain);
         }
-        if policy.caches.value != Caches::None {
+        if is_cache_shown(toolchain, policy, layered) {
             for path in &toolchain.caches {
                 reach.add(path, Access::Read, true, Origin::Toolchain);
-                if policy.caches.value == Caches::Private {
+                if layered {
                     reach.caches.push(path.clone());
                 }
             }

@@ -175,6 +175,18 @@ const KNOWN: &[Known] = &[
     known("own bin", None, "bin", &[""], &[]),
 ];
 
+/// Tools that fail where they cannot write to their cache.
+const NEEDS_CACHE: &[&str] = &[
+    "ccache",
+    "deno cache",
+    "go cache",
+    "gradle",
+    "npm cache",
+    "pre-commit",
+    "uv cache",
+    "yarn cache",
+];
+
 /// Names of secrets that may lie in a top that is shown as a whole.
 const SECRET_NAMES: &[&str] = &[
     "credentials",
@@ -248,6 +260,7 @@ fn plain(name: &str, read: Vec<BytePath>) -> Toolchain {
         name: name.to_owned(),
         read,
         caches: Vec::new(),
+        needs_cache: false,
         secrets: Vec::new(),
         environment: Vec::new(),
     }
@@ -279,6 +292,7 @@ fn look(one: &Known, top: &Path, is_named: bool) -> Option<Toolchain> {
         name: one.name.to_owned(),
         read: existing(one.read),
         caches: existing(one.caches),
+        needs_cache: NEEDS_CACHE.contains(&one.name),
         secrets: Vec::new(),
         environment: Vec::new(),
     };
