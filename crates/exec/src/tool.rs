@@ -223,7 +223,7 @@ fn collect(
 
 /// Reads what is there; closes the file at its end.
 fn take(file: &mut Option<std::fs::File>, into: &mut Vec<u8>) -> Result<(), ToolError> {
-    let mut buffer = [0; 64 * 1024];
+    let mut buffer = vec![0; 64 * 1024];
     while let Some(open) = file {
         match open.read(&mut buffer) {
             Ok(0) => *file = None,

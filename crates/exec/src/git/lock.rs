@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::GitError;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Holds the lock of a repository, by its common directory; given back when dropped.
 ///

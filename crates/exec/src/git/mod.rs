@@ -30,7 +30,7 @@ use crate::tool::{self, Answer, Input};
 const OLDEST: (u32, u32) = (2, 38);
 
 /// Longer than any call on a healthy disk takes; a checkout of a large tree has its own.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What a call may print at most.
 const BOUND: usize = 512 << 20;

@@ -1,56 +1,30 @@
 //! Making a task's tree: a saga whose every step is reported, and taken back when a later one fails.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use cofferdam_core::task::{Carry, WorkspaceStrategy};
-use rustix::fs::{FlockOperation, flock};
 
+use super::borrow::borrow_objects;
 use super::gitdir::{GitDirectory, MARKER};
 use super::names::{self, PERSISTENT};
 use super::record::{Base, LeftBehind, TreeState, WorkspaceStep, WorktreeRecord, WorktreeRequest};
+use super::saga::{Made, make_exclusively};
+use super::store::{Lease, marker_text, save_references};
+use super::survey::{base_age, checkout_of};
 use super::{
     Places, WorkspaceError, Workspaces, as_identity, carry, files, make_private, persistent,
     repository_name, seed, submodule,
 };
 use crate::git::{
-    Configuration, Git, GitError, RefChange, Reference, Repository, RepositoryLock, discover,
+    Configuration, GitError, RefChange, Reference, Repository, RepositoryLock, discover,
 };
-use crate::tool::Input;
 
 /// A checkout of a large tree takes its time.
-const CHECKOUT: Duration = Duration::from_secs(3600);
-
-/// Says that a tree is in use, as long as it is held; other processes see it.
-#[derive(Debug)]
-pub struct Lease {
-    _file: File,
-}
-
-impl Lease {
-    /// Takes the lease of a record; `None` when somebody else has it.
-    pub(super) fn take(record_directory: &Path) -> Result<Option<Self>, WorkspaceError> {
-        let path = record_directory.join("lease");
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(WorkspaceError::file("opening the lease", &path))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self { _file: file })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(WorkspaceError::file("locking the lease", &path)(
-                errno.into(),
-            )),
-        }
-    }
-}
+const CHECKOUT: Duration = Duration::from_hours(1);
 
 /// A tree that is ready for a task.
 #[derive(Debug)]
@@ -367,7 +341,7 @@ impl Creation<'_> {
             .join(".records")
             .join(run_part)
             .join(&record.worker);
-        make_exclusively(&directory).map_err(|error| self.directory_taken(error, record))?;
+        make_exclusively(&directory).map_err(|error| directory_taken(error, record))?;
         made.records.push(directory.clone());
         let Some(lease) = Lease::take(&directory)? else {
             return Err(WorkspaceError::Live {
@@ -427,19 +401,6 @@ impl Creation<'_> {
         record.state = TreeState::Ready;
         record.save(places)?;
         Ok(lease)
-    }
-
-    fn directory_taken(&self, error: WorkspaceError, record: &WorktreeRecord) -> WorkspaceError {
-        match error {
-            WorkspaceError::DirectoryTaken { path } => match WorktreeRecord::load(&path) {
-                Ok(Some(held)) => WorkspaceError::BranchTaken {
-                    branch: record.branch.clone(),
-                    by: format!("{} has it, in {}", held.record, held.tree),
-                },
-                _ => WorkspaceError::DirectoryTaken { path },
-            },
-            other => other,
-        }
     }
 
     /// Makes the reference that keeps the base from being collected, and reserves the name.
@@ -531,6 +492,19 @@ impl Creation<'_> {
     }
 }
 
+fn directory_taken(error: WorkspaceError, record: &WorktreeRecord) -> WorkspaceError {
+    match error {
+        WorkspaceError::DirectoryTaken { path } => match WorktreeRecord::load(&path) {
+            Ok(Some(held)) => WorkspaceError::BranchTaken {
+                branch: record.branch.clone(),
+                by: format!("{} has it, in {}", held.record, held.tree),
+            },
+            _ => WorkspaceError::DirectoryTaken { path },
+        },
+        other => other,
+    }
+}
+
 fn survey_parts(survey: &Survey) -> submodule::Parts<'_> {
     submodule::Parts {
         repository: &survey.repository,
@@ -555,152 +529,6 @@ pub(super) fn without_filters<'a>(
         }
     }
     call
-}
-
-static LINKS: AtomicU64 = AtomicU64::new(0);
-
-/// Puts a link to a directory of objects where it can be shown inside, and gives the whole chain of
-/// what it borrows itself.
-pub(super) fn borrow_objects(
-    places: &Places,
-    label: &str,
-    objects: &Path,
-) -> Result<Vec<PathBuf>, WorkspaceError> {
-    let mut chain = vec![objects.to_path_buf()];
-    let mut next = 0;
-    while next < chain.len() && chain.len() < 16 {
-        let own = chain[next].clone();
-        let listed = std::fs::read(own.join("info/alternates")).unwrap_or_default();
-        for line in listed.split(|byte| *byte == b'\n') {
-            let path = Path::new(std::ffi::OsStr::from_bytes(line));
-            if line.is_empty() || line[0] == b'#' {
-                continue;
-            }
-            let path = if path.is_absolute() {
-                path.to_path_buf()
-            } else {
-                own.join(path)
-            };
-            if let Ok(path) = path.canonicalize()
-                && !chain.contains(&path)
-            {
-                chain.push(path);
-            }
-        }
-        next += 1;
-    }
-    let mut links = Vec::new();
-    for (number, target) in chain.iter().enumerate() {
-        let name = if number == 0 {
-            label.to_owned()
-        } else {
-            format!("{label}-{number}")
-        };
-        let link = places.borrowed().join(name);
-        if std::fs::read_link(&link).ok().as_deref() != Some(target) {
-            let unique = LINKS.fetch_add(1, Ordering::Relaxed);
-            let temporary = places
-                .incoming()
-                .join(format!("link-{}-{unique}", std::process::id()));
-            let _ = std::fs::remove_file(&temporary);
-            std::os::unix::fs::symlink(target, &temporary)
-                .and_then(|()| std::fs::rename(&temporary, &link))
-                .map_err(WorkspaceError::file("linking", &link))?;
-        }
-        links.push(link);
-    }
-    Ok(links)
-}
-
-/// What an attempt made, to be taken back when it fails.
-#[derive(Debug, Default)]
-pub(super) struct Made {
-    pub(super) records: Vec<PathBuf>,
-    pub(super) references: Vec<(String, String)>,
-    pub(super) trees: Vec<PathBuf>,
-}
-
-impl Workspaces {
-    /// Takes back what an attempt made; gives what is left in words.
-    pub(super) fn take_back(&self, repository: &Repository, made: &Made) -> Vec<String> {
-        let mut left = Vec::new();
-        for tree in &made.trees {
-            if !matches!(files::remove_tree(tree), Ok(0)) {
-                left.push(format!("directory {}", tree.display()));
-            }
-            remove_empty_parent(tree);
-        }
-        if !made.references.is_empty() {
-            let changes: Vec<RefChange> = made
-                .references
-                .iter()
-                .map(|(name, oid)| RefChange::delete(name.as_str(), oid.as_str()))
-                .collect();
-            let undone =
-                RepositoryLock::take(&self.locks(), &repository.common_dir).and_then(|_lock| {
-                    self.git
-                        .change_references(repository, "cofferdam", &changes)
-                });
-            if let Err(error) = undone {
-                left.push(format!("reference {}: {error}", made.references[0].0));
-            }
-        }
-        if left.is_empty() {
-            for record in &made.records {
-                let _ = files::remove_tree(record);
-                remove_empty_parent(record);
-            }
-        }
-        left
-    }
-}
-
-/// Removes the directory of a run when nothing is in it any more.
-pub(super) fn remove_empty_parent(path: &Path) {
-    if let Some(parent) = path.parent() {
-        // It may well have something in it still, or somebody puts something there right now.
-        let _ = std::fs::remove_dir(parent);
-    }
-}
-
-/// Makes a directory that is not there yet, and its parents.
-fn make_exclusively(path: &Path) -> Result<(), WorkspaceError> {
-    for _ in 0..8 {
-        if let Some(parent) = path.parent() {
-            make_private(parent)?;
-        }
-        match std::fs::create_dir(path) {
-            Ok(()) => return Ok(()),
-            // Another task that ended took the empty parent away in between.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(WorkspaceError::DirectoryTaken {
-                    path: path.to_path_buf(),
-                });
-            }
-            Err(error) => return Err(WorkspaceError::file("making the directory", &path)(error)),
-        }
-    }
-    Err(WorkspaceError::DirectoryTaken {
-        path: path.to_path_buf(),
-    })
-}
-
-/// The text of the marker in a task's git directory.
-pub(super) fn marker_text(record: &WorktreeRecord) -> String {
-    format!("{}\n{}\n", record.nonce, record.record)
-}
-
-fn save_references(directory: &Path, references: &[Reference]) -> Result<(), WorkspaceError> {
-    let mut text = String::new();
-    for reference in references {
-        text.push_str(&reference.oid);
-        text.push(' ');
-        text.push_str(&reference.name);
-        text.push('\n');
-    }
-    let path = directory.join("references");
-    std::fs::write(&path, text).map_err(WorkspaceError::file("writing", &path))
 }
 
 /// Looks at a tree that was just made: what git reported is not taken for granted.
@@ -730,101 +558,4 @@ fn verify(record: &WorktreeRecord, survey: &Survey) -> Result<(), WorkspaceError
         return wrong("its files are not there");
     }
     Ok(())
-}
-
-/// Reads how old the base is, as far as it can be told without a network.
-fn base_age(git: &Git, repository: &Repository, branch: Option<&str>) -> Base {
-    let mut age = Base {
-        oid: String::new(),
-        reference: None,
-        committed_at: None,
-        upstream: None,
-        behind: None,
-        ahead: None,
-        fetched_at: None,
-    };
-    let fetched = repository.common_dir.join("FETCH_HEAD").metadata();
-    age.fetched_at = fetched.ok().map(|metadata| metadata.mtime());
-    let Some(branch) = branch else { return age };
-    let line = git
-        .on(&repository.git_dir, &repository.top)
-        .args(["for-each-ref", branch])
-        .args(["--format=%(committerdate:unix)%00%(upstream)%00%(upstream:track,nobracket)"])
-        .line();
-    let Ok(line) = line else { return age };
-    let mut fields = line.split('\0');
-    age.committed_at = fields.next().and_then(|text| text.parse().ok());
-    age.upstream = fields
-        .next()
-        .filter(|text| !text.is_empty())
-        .map(str::to_owned);
-    let track = fields.next().unwrap_or_default();
-    if age.upstream.is_some() && track != "gone" {
-        let number = |word: &str| {
-            let after = track.split(word).nth(1)?;
-            after.trim().split(',').next()?.parse().ok()
-        };
-        age.behind = Some(number("behind").unwrap_or(0));
-        age.ahead = Some(number("ahead").unwrap_or(0));
-    }
-    age
-}
-
-/// Finds the checkout that stands on a branch, among the repository's own and linked ones.
-pub(super) fn checkout_of(
-    git: &Git,
-    repository: &Repository,
-    reference: &str,
-) -> Result<Option<PathBuf>, GitError> {
-    let output = git
-        .on(&repository.git_dir, &repository.top)
-        .args(["worktree", "list", "--porcelain", "-z"])
-        .input(Input::Empty)
-        .output()?;
-    let mut path = None;
-    for line in output.split(|byte| *byte == 0) {
-        if let Some(own) = line.strip_prefix(b"worktree ") {
-            path = Some(PathBuf::from(std::ffi::OsStr::from_bytes(own)));
-        } else if line.strip_prefix(b"branch ") == Some(reference.as_bytes()) {
-            return Ok(path);
-        }
-    }
-    Ok(None)
-}
-
-impl WorktreeRecord {
-    fn directory(&self, places: &Places) -> PathBuf {
-        let run = match self.strategy {
-            WorkspaceStrategy::Ephemeral => self.run.as_str(),
-            WorkspaceStrategy::Persistent => PERSISTENT,
-        };
-        places.record(run, &self.worker)
-    }
-
-    /// Gives the directory beside the trees that holds this record.
-    pub(super) fn record_directory(&self, places: &Places) -> PathBuf {
-        self.directory(places)
-    }
-
-    /// Writes the record beside the trees, in one step.
-    pub(super) fn save(&self, places: &Places) -> Result<(), WorkspaceError> {
-        let path = self.directory(places).join("record.json");
-        let text = serde_json::to_vec_pretty(self).map_err(|error| {
-            WorkspaceError::file("writing the record", &path)(std::io::Error::other(error))
-        })?;
-        files::replace_file(&path, &text).map_err(WorkspaceError::file("writing the record", &path))
-    }
-
-    /// Reads the record in a directory; `None` when there is none.
-    pub(super) fn load(directory: &Path) -> Result<Option<Self>, WorkspaceError> {
-        let path = directory.join("record.json");
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(WorkspaceError::file("reading the record", &path)(error)),
-        };
-        serde_json::from_slice(&text).map(Some).map_err(|error| {
-            WorkspaceError::file("reading the record", &path)(std::io::Error::other(error))
-        })
-    }
 }

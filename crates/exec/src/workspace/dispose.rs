@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::create::checkout_of;
 use super::record::WorktreeRecord;
+use super::survey::checkout_of;
 use super::{WorkspaceError, Workspaces};
 use crate::git::{GitError, RefChange, Reference, RepositoryLock};
 

@@ -14,6 +14,7 @@ use super::carry::after_spaces;
 use super::incoming::Incoming;
 use super::inside::{Inside, InsideGit, good, read_oid};
 use super::record::{Harvest, Saved, TreeState, Unsaved, WorktreeRecord};
+use super::store::read_references;
 use super::{WorkspaceError, Workspaces, carry, files, seed};
 use crate::git::{GitError, RefChange, Reference, Repository, RepositoryLock, diff_trees};
 
@@ -285,17 +286,16 @@ fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found, WorkspaceE
     } else {
         None
     };
-    let head_tree = match &head {
-        None => None,
-        Some(_) => {
-            let output = inside.output(
-                "reading HEAD",
-                &["rev-parse", "--verify", "HEAD^{tree}"],
-                &[],
-                None,
-            )?;
-            Some(read_oid(&output)?)
-        }
+    let head_tree = if head.is_some() {
+        let output = inside.output(
+            "reading HEAD",
+            &["rev-parse", "--verify", "HEAD^{tree}"],
+            &[],
+            None,
+        )?;
+        Some(read_oid(&output)?)
+    } else {
+        None
     };
     let stash = if references.iter().any(|(name, _)| name == "refs/stash") {
         let output = inside.output(
@@ -348,7 +348,7 @@ fn read_status(output: &[u8], record: &WorktreeRecord) -> Status {
         .filter(|entry| entry.len() > 2)
     {
         match entry[0] {
-            b'?' if seeds.contains(&entry[2..]) => {}
+            b'?' | b'!' if seeds.contains(&entry[2..]) => {}
             b'?' => {
                 status.dirty = true;
                 if entry.ends_with(b"/") {
@@ -359,7 +359,6 @@ fn read_status(output: &[u8], record: &WorktreeRecord) -> Status {
                     status.untracked.insert(entry[2..].to_vec());
                 }
             }
-            b'!' if seeds.contains(&entry[2..]) => {}
             b'!' if status.ignored.len() < MOST_IGNORED => {
                 status.ignored.push(BytePath::from_bytes(&entry[2..]));
             }
@@ -541,15 +540,6 @@ fn pack(
         return Ok(None);
     }
     read_oid(&output).map(Some)
-}
-
-fn read_references(directory: &Path) -> HashMap<String, String> {
-    // Without the list everything counts as the task's own, which saves too much and loses nothing.
-    let text = std::fs::read_to_string(directory.join("references")).unwrap_or_default();
-    text.lines()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(oid, name)| (name.to_owned(), oid.to_owned()))
-        .collect()
 }
 
 fn in_progress(tree: &Path) -> Vec<String> {

@@ -77,7 +77,7 @@ impl<'a> Incoming<'a> {
             .args(["index-pack", "--stdin", "--strict", "--fsck-objects"])
             .args([format!("--max-input-size={bound}")])
             .input(Input::File(pack.as_fd()))
-            .timeout(std::time::Duration::from_secs(1800))
+            .timeout(std::time::Duration::from_mins(30))
             .output();
         rejecting(checked, "its objects did not pass the check")?;
         Ok(())

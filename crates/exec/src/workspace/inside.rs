@@ -41,7 +41,7 @@ pub struct InsideOutput {
     pub stderr: Vec<u8>,
 }
 
-const TIMEOUT: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Settings that every call inside has; they go before whatever the task's configuration says.
 const HARDENED: &[&str] = &[

@@ -11,9 +11,9 @@ use cofferdam_core::task::ChangeKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::create::checkout_of;
 use super::files;
 use super::record::WorktreeRecord;
+use super::survey::checkout_of;
 use super::{WorkspaceError, Workspaces, carry};
 use crate::git::{GitError, RefChange, Repository, RepositoryLock, diff_trees};
 use crate::tool::Input;
@@ -244,7 +244,7 @@ impl Workspaces {
                 .args(["read-tree", "-m"])
                 .args(flags)
                 .args([&merged.old, &merged.new])
-                .timeout(std::time::Duration::from_secs(3600))
+                .timeout(std::time::Duration::from_hours(1))
                 .output()
         };
         let checkout = match checkout {

@@ -14,6 +14,7 @@
 //!
 //! Nothing is removed without proof that it is ours, dead and saved; see [`RemovalReceipt`].
 
+mod borrow;
 mod carry;
 mod create;
 mod dispose;
@@ -28,8 +29,11 @@ mod names;
 mod persistent;
 mod record;
 mod remove;
+mod saga;
 mod seed;
+mod store;
 mod submodule;
+mod survey;
 mod sweep;
 
 use std::os::unix::ffi::OsStrExt;
@@ -39,7 +43,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::spec::{Digest, Identity};
 
-pub use create::{Lease, Worktree};
+pub use create::Worktree;
 pub use dispose::Dropped;
 pub use error::{GitFailure, WorkspaceError};
 pub use inside::{InsideCall, InsideGit, InsideOutput};
@@ -49,6 +53,7 @@ pub use record::{
     WorkspaceStep, WorkspaceView, WorktreePlan, WorktreeRecord, WorktreeRequest,
 };
 pub use remove::{Proof, RemovalOutcome, RemovalReceipt};
+pub use store::Lease;
 pub use sweep::{Orphan, OrphanKind};
 
 pub use crate::git::GitOptions;
@@ -245,7 +250,7 @@ fn make_private(path: &Path) -> Result<(), WorkspaceError> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(WorkspaceError::file("making the directory", &path))
+        .map_err(WorkspaceError::file("making the directory", path))
 }
 
 fn prepare_place(trees: &Path) -> Result<PathBuf, WorkspaceError> {

@@ -1,7 +1,7 @@
 //! Trees that last: a task of the same worker name uses the tree of the one before.
 
-use super::create::Lease;
 use super::inside::{Inside, InsideGit};
+use super::store::Lease;
 use super::{Places, TreeState, WorkspaceError, Workspaces, WorktreeRecord};
 use crate::git::RepositoryLock;
 
@@ -26,7 +26,7 @@ pub(super) fn take_over(
     let repository = record.user_repository();
     if before.state == TreeState::Making {
         // Nothing ever ran in it: it is made anew.
-        let made = super::create::Made {
+        let made = super::saga::Made {
             records: vec![directory],
             references: vec![(before.base_reference(), before.base.oid.clone())],
             trees: before

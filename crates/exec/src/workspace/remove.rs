@@ -10,9 +10,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::create::{Lease, remove_empty_parent};
 use super::gitdir::MARKER;
 use super::record::{TreeState, WorktreeRecord};
+use super::saga::remove_empty_parent;
+use super::store::Lease;
 use super::{Places, WorkspaceError, Workspaces, files};
 use crate::git::RepositoryLock;
 
@@ -159,13 +160,13 @@ impl Workspaces {
             self.forget(record, &places)?;
             return Ok(receipt(RemovalOutcome::AlreadyGone, proof));
         }
-        let _lease = match lease {
+        let lease = match lease {
             Some(lease) => Some(lease),
             None => Lease::take(&record.record_directory(&places))
                 .ok()
                 .flatten(),
         };
-        proof.no_live_lease = _lease.is_some();
+        proof.no_live_lease = lease.is_some();
         self.look_for_proof(record, &mut proof)?;
         if let Some(kept) = verdict(&proof) {
             return Ok(receipt(kept, proof));
@@ -324,10 +325,11 @@ fn is_ours(places: &Places, record: &WorktreeRecord) -> bool {
         && (super::names::check("run", &record.run).is_ok());
     named
         && record.tree_path() == places.tree(run, &record.worker)
-        && record
-            .tree_path()
-            .parent()
-            .is_some_and(|parent| parent.canonicalize().map_or(!parent.exists(), |real| real == parent))
+        && record.tree_path().parent().is_some_and(|parent| {
+            parent
+                .canonicalize()
+                .map_or(!parent.exists(), |real| real == parent)
+        })
 }
 
 fn is_not_the_users(record: &WorktreeRecord) -> bool {

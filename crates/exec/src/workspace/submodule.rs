@@ -1,12 +1,14 @@
 //! Submodules of a task's tree, filled from the user's own store and never from a network.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use super::create::{borrow_objects, without_filters};
+use super::borrow::borrow_objects;
+use super::create::without_filters;
 use super::gitdir::GitDirectory;
 use super::{Places, WorkspaceError, WorktreeRecord};
 use crate::git::{Configuration, Git, Repository};
@@ -157,7 +159,7 @@ fn fill(
     std::fs::write(&pointer, text).map_err(file("writing", &pointer))?;
     let call = git.on(&own, &place).args(["read-tree", "-m", "-u", "HEAD"]);
     without_filters(call, parts.configuration)
-        .timeout(Duration::from_secs(3600))
+        .timeout(Duration::from_hours(1))
         .output()?;
     let settings = tree.join(".git/config");
     let mut text = format!(
@@ -165,7 +167,7 @@ fn fill(
         module.name.replace('"', "")
     );
     if let Some(url) = module.url.filter(|url| !url.contains(['"', '\\', '\n'])) {
-        text.push_str(&format!("\turl = \"{url}\"\n"));
+        let _ = writeln!(text, "\turl = \"{url}\"");
     }
     std::fs::OpenOptions::new()
         .append(true)

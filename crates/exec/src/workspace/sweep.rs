@@ -7,8 +7,9 @@ use cofferdam_core::bytes::BytePath;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::create::{Lease, Made};
 use super::record::{TreeState, WorktreeRecord};
+use super::saga::Made;
+use super::store::Lease;
 use super::{Places, WorkspaceError, Workspaces, files};
 
 /// Something that lies among the trees and that no living task has.
@@ -52,13 +53,13 @@ impl Workspaces {
                 if is_hidden(&repository) {
                     continue;
                 }
-                self.look_at(&repository, &mut found)?;
+                Self::look_at(&repository, &mut found)?;
             }
             Ok(found)
         })
     }
 
-    fn look_at(&self, repository: &Path, found: &mut Vec<Orphan>) -> Result<(), WorkspaceError> {
+    fn look_at(repository: &Path, found: &mut Vec<Orphan>) -> Result<(), WorkspaceError> {
         let places = Places {
             top: repository.to_path_buf(),
         };

@@ -1,5 +1,7 @@
 //! Making trees.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail where they stand")]
+
 use std::path::Path;
 
 use cofferdam_core::error::ErrorCode;

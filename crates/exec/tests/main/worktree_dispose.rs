@@ -1,5 +1,7 @@
 //! Merging, dropping and undoing.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail where they stand")]
+
 use cofferdam_core::error::ErrorCode;
 use cofferdam_exec::workspace::{MergeRequest, WorkspaceError, WorktreeRecord};
 

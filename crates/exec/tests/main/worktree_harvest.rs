@@ -1,5 +1,7 @@
 //! Bringing in what a task did.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail where they stand")]
+
 use cofferdam_core::error::ErrorCode;
 use cofferdam_core::task::{ChangeKind, CleanupStatus};
 use cofferdam_exec::workspace::Workspaces;
