@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cofferdam_sandbox::{
-    ChildSignals, Filter, Reap, SandboxError, Step, Sweep, Swept, apply_mount, build_ruleset,
+    ChildSignals, Filter, Reap, SandboxError, Step, Sweep, Swept, apply_mounts, build_ruleset,
     drop_all_capabilities, fork_and_run, open_terminal, reap_any, set_dumpable, set_process_name,
     set_subreaper, signal_pid, sweep, take_inherited_channel,
 };
@@ -254,9 +254,7 @@ fn one(mut given: Vec<OwnedFd>) -> Result<OwnedFd, SandboxError> {
 }
 
 fn set_up(setup: &Setup) -> Result<Walls, SandboxError> {
-    for mount in &setup.mounts {
-        apply_mount(mount)?;
-    }
+    apply_mounts(&setup.mounts)?;
     if setup.drop_capabilities {
         drop_all_capabilities()?;
         // Giving capabilities up is a change of identity that may make us readable again.

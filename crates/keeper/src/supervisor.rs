@@ -43,9 +43,16 @@ struct Supervisor<'a, S> {
 /// Serves a channel until it closes, in a process made for it. Gives the exit code.
 pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls) -> i32 {
     set_process_name(c"cofferdam-super");
-    let Ok(children) = set_subreaper().and_then(|()| ChildSignals::new()) else {
-        return 1;
-    };
+    // Inherited by every command, and nothing in it is in our own way: loading it for each of them
+    // would cost more than all the rest of the walls.
+    let filtered = walls
+        .seccomp
+        .as_ref()
+        .map_or(Ok(()), SeccompProgram::load_self);
+    let prepared = filtered
+        .and_then(|()| set_subreaper())
+        .and_then(|()| ChildSignals::new());
+    let Ok(children) = prepared else { return 1 };
     let mut supervisor = Supervisor {
         socket,
         walls,
@@ -172,7 +179,6 @@ impl<S: AsFd> Supervisor<'_, S> {
         spec.oom_score_adjustment = request.oom_score_adjustment;
         spec.umask = request.umask;
         spec.landlock = ruleset.map(|ruleset| ruleset.fd.as_fd());
-        spec.seccomp = self.walls.seccomp.as_ref();
         let pid = spawn(&spec)?.pid;
         self.usage = Usage::default();
         self.running = Some(Running {

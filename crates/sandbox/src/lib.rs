@@ -57,7 +57,7 @@ pub use message::{
     MAX_DESCRIPTORS, message_pair, peer_is_gone, receive_message, send_message,
     take_inherited_channel,
 };
-pub use mounts::{SetupMount, apply_mount};
+pub use mounts::{SetupMount, apply_mounts};
 pub use probe::{BwrapProblem, bwrap_version, find_program, probe_bwrap, probe_memory_exec};
 pub use seccomp::{
     Action, Condition, Filter, Program as SeccompProgram, Rule, SeccompOptions, Test, UnixSockets,

@@ -5,8 +5,9 @@ use std::ffi::CString;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount,
+    unmount,
 };
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +35,29 @@ pub enum SetupMount {
     },
 }
 
-/// Makes one mount of a set-up; needs CAP_SYS_ADMIN in the namespace.
-pub fn apply_mount(mount: &SetupMount) -> Result<(), SandboxError> {
+/// Makes the mounts of a set-up in order; needs CAP_SYS_ADMIN in the caller's user namespace.
+///
+/// Where the mount namespace belongs to another user namespace (bubblewrap makes a second one for an
+/// ordinary user), the caller first gets a mount namespace of its own, which its children inherit.
+pub fn apply_mounts(mounts: &[SetupMount]) -> Result<(), SandboxError> {
+    let mut own = false;
+    for mount in mounts {
+        match apply(mount) {
+            Err(error) if error.errno == libc::EPERM && !own => {
+                // SAFETY: changes the view of the calling thread; nothing of ours is shared by it.
+                if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+                    return Err(error);
+                }
+                own = true;
+                apply(mount)?;
+            }
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+fn apply(mount: &SetupMount) -> Result<(), SandboxError> {
     match mount {
         SetupMount::Overlay {
             lower,
@@ -43,9 +65,26 @@ pub fn apply_mount(mount: &SetupMount) -> Result<(), SandboxError> {
             work,
             target,
         } => overlay(lower, upper, work, target),
-        SetupMount::Detach { target } => unmount(c_path(target)?, UnmountFlags::DETACH)
-            .map_err(|errno| SandboxError::at(Step::Mount, target, errno.raw_os_error())),
+        SetupMount::Detach { target } => match unmount(c_path(target)?, UnmountFlags::DETACH) {
+            Ok(()) => Ok(()),
+            // It came with the namespace and is locked: it is covered for good.
+            Err(Errno::INVAL) => cover(target),
+            Err(errno) => Err(SandboxError::at(Step::Mount, target, errno.raw_os_error())),
+        },
     }
+}
+
+/// Puts an empty file system that nobody can write over a directory.
+fn cover(target: &[u8]) -> Result<(), SandboxError> {
+    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount(
+        c"none",
+        c_path(target)?,
+        c"tmpfs",
+        flags,
+        Some(c"mode=0555,size=4k"),
+    )
+    .map_err(|errno| SandboxError::at(Step::Mount, target, errno.raw_os_error()))
 }
 
 fn overlay(lower: &[u8], upper: &[u8], work: &[u8], target: &[u8]) -> Result<(), SandboxError> {

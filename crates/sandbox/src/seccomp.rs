@@ -4,6 +4,8 @@
 //! architecture (another one is ended) and at the x32 bit (refused), so no number has a second
 //! meaning. Flags and commands are compared in their low 32 bits, as the kernel reads them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SandboxError, Step};
@@ -311,17 +313,20 @@ impl Filter {
             code.push(jump(libc::BPF_JSET, X32_BIT, 0, 1));
             code.push(give(Action::NotImplemented.value()));
         }
+        // Rules of one call stay in their order; the calls are sorted for the search.
+        let mut calls: BTreeMap<u32, Vec<libc::sock_filter>> = BTreeMap::new();
         for rule in &self.rules {
             let number = number(&rule.syscall).ok_or_else(refuse)?;
             if rule.when.iter().any(|condition| condition.argument > 5) {
                 return Err(refuse());
             }
-            let block = block(rule).ok_or_else(refuse)?;
-            let skip = u8::try_from(block.len()).map_err(|_| refuse())?;
-            code.push(jump(libc::BPF_JEQ, number, 0, skip));
-            code.extend(block);
+            calls
+                .entry(number)
+                .or_default()
+                .extend(block(rule).ok_or_else(refuse)?);
         }
-        code.push(give(libc::SECCOMP_RET_ALLOW));
+        let calls: Vec<(u32, Vec<libc::sock_filter>)> = calls.into_iter().collect();
+        code.extend(search(&calls).ok_or_else(refuse)?);
         if code.len() > 4096 {
             return Err(refuse());
         }
@@ -373,8 +378,34 @@ fn jump(kind: u32, value: u32, when_true: u8, when_false: u8) -> libc::sock_filt
 /// What a jump out of a block's conditions is marked with until its length is known.
 const OUT: u8 = u8::MAX;
 
-/// What follows a matching number: the conditions, the action, and, for a call that passed, the
-/// number loaded again for the next rule. `None` when it is too long for a jump.
+/// Finds the call by halves. The kernel runs the filter once for each of its calls when it is
+/// loaded, to learn which always pass, so the length of a path counts more than that of the code.
+fn search(calls: &[(u32, Vec<libc::sock_filter>)]) -> Option<Vec<libc::sock_filter>> {
+    let mut code = Vec::new();
+    if calls.len() > 2 {
+        let (low, high) = calls.split_at(calls.len() / 2);
+        let below = search(low)?;
+        code.push(jump(libc::BPF_JGE, high[0].0, 0, 1));
+        code.push(statement(
+            libc::BPF_JMP | libc::BPF_JA,
+            u32::try_from(below.len()).ok()?,
+        ));
+        code.extend(below);
+        code.extend(search(high)?);
+        return Some(code);
+    }
+    for (number, body) in calls {
+        let skip = u8::try_from(body.len() + 1).ok()?;
+        code.push(jump(libc::BPF_JEQ, *number, 0, skip));
+        code.extend(body);
+        code.push(give(libc::SECCOMP_RET_ALLOW));
+    }
+    code.push(give(libc::SECCOMP_RET_ALLOW));
+    Some(code)
+}
+
+/// One rule of a call: its conditions and the action. What does not match goes on behind it.
+/// `None` when it is too long for a jump.
 fn block(rule: &Rule) -> Option<Vec<libc::sock_filter>> {
     let mut code = Vec::new();
     for Condition { argument: at, test } in &rule.when {
@@ -405,11 +436,7 @@ fn block(rule: &Rule) -> Option<Vec<libc::sock_filter>> {
         }
     }
     code.push(give(rule.action.value()));
-    if rule.when.is_empty() {
-        return Some(code);
-    }
     let out = code.len();
-    code.push(load(OFFSET_NUMBER));
     for (place, one) in code.iter_mut().enumerate() {
         let distance = u8::try_from(out.saturating_sub(place + 1)).ok()?;
         if distance == OUT {

@@ -219,8 +219,7 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
     match plan.failure {
         None => {
             if let (true, Some(score)) = (plan.oom_score_is_left, plan.oom_score) {
-                // The program runs already; when it is gone again its score matters no more.
-                let _ = std::fs::write(format!("/proc/{}/oom_score_adj", spawned.pid), score);
+                set_oom_score(spawned.pid, score);
             }
             Ok(spawned)
         }
@@ -236,6 +235,19 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
                 }
                 _ => SandboxError::new(step, errno),
             })
+        }
+    }
+}
+
+/// Sets the score of a child that could not do it itself. A help for the kernel's choice, no wall:
+/// when the program is gone already, or somebody else's by now, the score does not matter.
+fn set_oom_score(pid: i32, score: &[u8]) {
+    let path = format!("/proc/{pid}/oom_score_adj");
+    for _ in 0..100 {
+        match std::fs::write(&path, score) {
+            // The child has let go of our memory and is about to call its own dumpable.
+            Err(error) if error.raw_os_error() == Some(libc::EACCES) => std::thread::yield_now(),
+            _ => return,
         }
     }
 }
