@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::rc::Rc;
 
 use cofferdam_core::bytes::BytePath;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 /// How far a path could be followed.
 pub(super) struct Walked {
     /// The directory reached.
-    pub(super) directory: OwnedFd,
+    pub(super) directory: Rc<OwnedFd>,
     /// The component below it that is the last one, or the one that stopped the walk.
     pub(super) name: Vec<u8>,
     /// Number of components that were directories.
@@ -23,37 +24,70 @@ fn directory_flags() -> OFlags {
     OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC
 }
 
-/// Walks down an absolute path; stops at what is no directory.
-pub(super) fn walk(path: &BytePath) -> Result<Walked, Errno> {
-    let components: Vec<&[u8]> = path
-        .as_bytes()
-        .split(|byte| *byte == b'/')
-        .filter(|piece| !piece.is_empty())
-        .collect();
-    let Some((last, above)) = components.split_last() else {
-        return Err(Errno::INVAL);
-    };
-    let mut directory = rustix::fs::openat(CWD, "/", directory_flags(), Mode::empty())?;
-    for (depth, component) in above.iter().enumerate() {
-        match rustix::fs::openat(&directory, *component, directory_flags(), Mode::empty()) {
-            Ok(next) => directory = next,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                return Ok(Walked {
-                    directory,
-                    name: component.to_vec(),
-                    depth,
-                    complete: false,
-                });
+/// Walks down absolute paths; remembers the directories on the way to the last one, since protected
+/// names stand close to each other.
+#[derive(Default)]
+pub(super) struct Walker {
+    /// The components of the last path, each with its directory.
+    way: Vec<(Vec<u8>, Rc<OwnedFd>)>,
+    root: Option<Rc<OwnedFd>>,
+}
+
+impl Walker {
+    /// Walks down a path; stops at what is no directory.
+    pub(super) fn walk(&mut self, path: &BytePath) -> Result<Walked, Errno> {
+        let components: Vec<&[u8]> = path
+            .as_bytes()
+            .split(|byte| *byte == b'/')
+            .filter(|piece| !piece.is_empty())
+            .collect();
+        let Some((last, above)) = components.split_last() else {
+            return Err(Errno::INVAL);
+        };
+        let known = self
+            .way
+            .iter()
+            .zip(above)
+            .take_while(|((name, _), wanted)| name == *wanted)
+            .count();
+        self.way.truncate(known);
+        let mut directory = match (self.way.last(), &self.root) {
+            (Some((_, directory)), _) | (None, Some(directory)) => Rc::clone(directory),
+            (None, None) => {
+                let root = rustix::fs::openat(CWD, "/", directory_flags(), Mode::empty())?;
+                Rc::clone(self.root.insert(Rc::new(root)))
             }
-            Err(error) => return Err(error),
+        };
+        for (depth, component) in above.iter().enumerate().skip(known) {
+            match rustix::fs::openat(&*directory, *component, directory_flags(), Mode::empty()) {
+                Ok(next) => {
+                    directory = Rc::new(next);
+                    self.way.push((component.to_vec(), Rc::clone(&directory)));
+                }
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                    let name = component.to_vec();
+                    return Ok(Walked {
+                        directory,
+                        name,
+                        depth,
+                        complete: false,
+                    });
+                }
+                Err(error) => return Err(error),
+            }
         }
+        Ok(Walked {
+            directory,
+            name: last.to_vec(),
+            depth: above.len(),
+            complete: true,
+        })
     }
-    Ok(Walked {
-        directory,
-        name: last.to_vec(),
-        depth: above.len(),
-        complete: true,
-    })
+
+    /// Forgets the way: something on it was changed.
+    pub(super) fn forget(&mut self) {
+        self.way.clear();
+    }
 }
 
 /// Opens a directory below another, not through a link.

@@ -17,8 +17,13 @@ use super::{Change, Name, Node, Snapshot, What, place, snapshot};
 pub(crate) fn restore(snapshot: &Snapshot, quarantine: &Path) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut number = 0;
+    let mut walker = place::Walker::default();
     for name in &snapshot.names {
-        match restore_name(name, quarantine, &mut number) {
+        let restored = restore_name(&mut walker, name, quarantine, &mut number);
+        if !matches!(restored, Ok(None)) {
+            walker.forget();
+        }
+        match restored {
             Ok(None) => {}
             Ok(Some(what)) => changes.push(change(name, what, name.undo)),
             Err(_) => changes.push(change(name, What::Changed, false)),
@@ -36,11 +41,16 @@ fn change(name: &Name, what: What, undone: bool) -> Change {
     }
 }
 
-fn restore_name(name: &Name, quarantine: &Path, number: &mut usize) -> Result<Option<What>, Errno> {
-    let walked = place::walk(&name.path)?;
+fn restore_name(
+    walker: &mut place::Walker,
+    name: &Name,
+    quarantine: &Path,
+    number: &mut usize,
+) -> Result<Option<What>, Errno> {
+    let walked = walker.walk(&name.path)?;
     if !walked.complete {
         // The walk stopped above the name: at nothing, or at something that is no directory.
-        let blocker = snapshot::read(&walked.directory, &walked.name, &mut 0)?;
+        let blocker = snapshot::read(&*walked.directory, &walked.name, &mut 0)?;
         if name.was == Node::Absent {
             let harmless = matches!(blocker, Node::Absent)
                 || walked.depth < name.existing
@@ -50,7 +60,7 @@ fn restore_name(name: &Name, quarantine: &Path, number: &mut usize) -> Result<Op
             }
             if name.undo {
                 *number += 1;
-                place::quarantine(&walked.directory, &walked.name, quarantine, *number)?;
+                place::quarantine(&*walked.directory, &walked.name, quarantine, *number)?;
             }
             return Ok(Some(What::Created));
         }
@@ -59,13 +69,13 @@ fn restore_name(name: &Name, quarantine: &Path, number: &mut usize) -> Result<Op
         }
         if blocker != Node::Absent {
             *number += 1;
-            place::quarantine(&walked.directory, &walked.name, quarantine, *number)?;
+            place::quarantine(&*walked.directory, &walked.name, quarantine, *number)?;
         }
         rebuild_from(&walked, name)?;
         return Ok(Some(What::Removed));
     }
     let is =
-        snapshot::read(&walked.directory, &walked.name, &mut 0).or_else(|error| match error {
+        snapshot::read(&*walked.directory, &walked.name, &mut 0).or_else(|error| match error {
             // More than a snapshot may hold: certainly not what it was.
             Errno::OVERFLOW => Ok(Node::Other { kind: 0 }),
             other => Err(other),
@@ -82,7 +92,7 @@ fn restore_name(name: &Name, quarantine: &Path, number: &mut usize) -> Result<Op
         return Ok(Some(what));
     }
     put_back(
-        &walked.directory,
+        &*walked.directory,
         &walked.name,
         &is,
         &name.was,
@@ -191,7 +201,7 @@ fn rebuild_from(walked: &place::Walked, name: &Name) -> Result<(), Errno> {
     let Some((last, above)) = components.split_last() else {
         return Err(Errno::INVAL);
     };
-    let mut directory = rustix::io::dup(&walked.directory)?;
+    let mut directory = rustix::io::dup(&*walked.directory)?;
     for component in &above[walked.depth..] {
         rustix::fs::mkdirat(&directory, *component, Mode::from_raw_mode(0o755))?;
         own_like_parent(&directory, component)?;
@@ -207,12 +217,12 @@ fn remove_made_parents(name: &Name) {
         if parent.depth() <= name.existing {
             return;
         }
-        let Ok(walked) = place::walk(&parent) else {
+        let Ok(walked) = place::Walker::default().walk(&parent) else {
             return;
         };
         // A directory with something in it stays: that was not asked to be absent.
         if !walked.complete
-            || rustix::fs::unlinkat(&walked.directory, &*walked.name, AtFlags::REMOVEDIR).is_err()
+            || rustix::fs::unlinkat(&*walked.directory, &*walked.name, AtFlags::REMOVEDIR).is_err()
         {
             return;
         }

@@ -17,14 +17,15 @@ use super::{ENTRIES, FILE_BYTES, Name, Node, Snapshot, place};
 /// Returns the path that could not be looked at: a name that cannot be remembered cannot be held.
 pub(crate) fn take(protections: &[Protection]) -> Result<Snapshot, (BytePath, Errno)> {
     let mut names = Vec::new();
+    let mut walker = place::Walker::default();
     for protection in protections {
         if protection.enforce == Enforce::Prevent {
             continue;
         }
         let failed = |error| (protection.path.clone(), error);
-        let walked = place::walk(&protection.path).map_err(failed)?;
+        let walked = walker.walk(&protection.path).map_err(failed)?;
         let (was, existing) = if walked.complete {
-            let was = read(&walked.directory, &walked.name, &mut 0).map_err(failed)?;
+            let was = read(&*walked.directory, &walked.name, &mut 0).map_err(failed)?;
             let there = usize::from(was != Node::Absent);
             (was, walked.depth + there)
         } else {

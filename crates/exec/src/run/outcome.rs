@@ -79,7 +79,7 @@ impl<'a> Facts<'a> {
         } else {
             Vec::new()
         };
-        let (denials, mut events) = self.denials();
+        let (denials, events) = self.denials();
         for (change, _) in denials
             .iter()
             .zip(&self.changes)
@@ -137,17 +137,6 @@ impl<'a> Facts<'a> {
             undone: undone(&self.changes),
             error,
         };
-        events.extend(self.intent.is_some().then(|| Told {
-            kind: event_type::USAGE_RECORDED,
-            severity: Severity::Debug,
-            data: json!({
-                "command_id": outcome.command_id,
-                "wall_ms": outcome.elapsed_ms,
-                "user_ms": outcome.usage.user_ms,
-                "system_ms": outcome.usage.system_ms,
-                "bytes": outcome.stdout_full.bytes + outcome.stderr_full.bytes,
-            }),
-        }));
         (outcome, events)
     }
 
