@@ -15,7 +15,9 @@
 //! The design that these types follow is told in `ARCHITECTURE.md`.
 
 pub mod ambient;
+pub mod authority;
 pub mod bytes;
+pub mod decide;
 pub mod error;
 pub mod event;
 pub mod exit;
