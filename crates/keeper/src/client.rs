@@ -125,6 +125,22 @@ impl KeeperClient {
         Ok((pid, SupervisorClient::new(socket)))
     }
 
+    /// Gives the only supervisor that a one-command enclosure has. Does not wait: the supervisor may
+    /// be used at once, right after [`KeeperClient::begin_hello`] with no supervisors.
+    ///
+    /// Afterwards the keeper answers no requests. If the supervisor's channel closes before its
+    /// command has ended, [`KeeperClient::finish_hello`] tells whether the set-up failed. Keep this
+    /// client as long as the enclosure: closing it ends it.
+    pub fn last_supervisor(&self) -> Result<SupervisorClient, ClientError> {
+        let (own, other) = cofferdam_sandbox::message_pair().map_err(ChannelError::from)?;
+        send(
+            &self.socket,
+            &KeeperRequest::LastSupervisor,
+            &[other.as_fd()],
+        )?;
+        Ok(SupervisorClient::new(own))
+    }
+
     pub(crate) fn start(&self, request: &KeeperRequest) -> Result<(i32, OwnedFd), ClientError> {
         let (own, other) = cofferdam_sandbox::message_pair().map_err(ChannelError::from)?;
         match self.call(request, &[other.as_fd()])?.0 {

@@ -51,6 +51,10 @@ pub enum KeeperRequest {
     Hello(Hello),
     /// Starts a supervisor on the channel end that comes along. Answered by `Started`.
     NewSupervisor,
+    /// As `NewSupervisor`, and the last request but closing: a keeper that is the first process of
+    /// its namespace, and has nothing below it, goes on as this supervisor itself. A command that
+    /// is alone in its enclosure starts and ends sooner so. Answered by `Started`.
+    LastSupervisor,
     /// Starts a file worker on the channel end that comes along. Answered by `Started`.
     NewFileWorker {
         /// The directory beneath which it works, as seen inside.

@@ -44,7 +44,10 @@ pub fn run(channel: RawFd) -> ExitCode {
         known: BTreeSet::new(),
         ready: false,
     };
-    keeper.serve(&signals);
+    if let Some(only) = keeper.serve(&signals) {
+        drop(signals);
+        supervisor::serve(&only, &keeper.walls, Some(&keeper.socket));
+    }
     if rustix::process::getpid() == rustix::process::Pid::INIT {
         // The kernel ends the rest of the namespace with its first process.
         return ExitCode::SUCCESS;
@@ -70,7 +73,8 @@ struct Keeper {
 type Answer = (KeeperReply, Vec<OwnedFd>);
 
 impl Keeper {
-    fn serve(&mut self, signals: &ChildSignals) {
+    /// Serves until the channel closes, or until the keeper shall go on as supervisor of a channel.
+    fn serve(&mut self, signals: &ChildSignals) -> Option<OwnedFd> {
         loop {
             let mut waiting = [
                 PollFd::new(&self.socket, PollFlags::IN),
@@ -79,7 +83,7 @@ impl Keeper {
             match rustix::event::poll(&mut waiting, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
-                Err(_) => return,
+                Err(_) => return None,
             }
             let (asked, ended) = (
                 !waiting[0].revents().is_empty(),
@@ -89,8 +93,12 @@ impl Keeper {
                 signals.drain();
                 self.reap();
             }
-            if asked && !matches!(self.answer(), Ok(Go::On)) {
-                return;
+            if asked {
+                match self.answer() {
+                    Ok(Go::On) => {}
+                    Ok(Go::Become(only)) => return Some(only),
+                    Ok(Go::Leave) | Err(_) => return None,
+                }
             }
         }
     }
@@ -119,9 +127,19 @@ impl Keeper {
 
     fn answer(&mut self) -> Result<Go, ChannelError> {
         let (request, descriptors) = receive::<KeeperRequest>(&self.socket)?;
-        if matches!(request, KeeperRequest::End) {
-            return Ok(Go::Leave);
-        }
+        let (request, descriptors) = match request {
+            KeeperRequest::End => return Ok(Go::Leave),
+            KeeperRequest::LastSupervisor if self.may_become_supervisor() => {
+                let Ok(only) = one(descriptors) else {
+                    return Ok(Go::Leave);
+                };
+                let pid = rustix::process::getpid().as_raw_nonzero().get();
+                send(&self.socket, &KeeperReply::Started { pid }, &[])?;
+                return Ok(Go::Become(only));
+            }
+            KeeperRequest::LastSupervisor => (KeeperRequest::NewSupervisor, descriptors),
+            other => (other, descriptors),
+        };
         let (reply, lent) = match self.act(request, descriptors) {
             Ok(answer) => answer,
             Err(error) => (KeeperReply::Failed(error.into()), Vec::new()),
@@ -129,6 +147,13 @@ impl Keeper {
         let lent: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
         send(&self.socket, &reply, &lent)?;
         Ok(Go::On)
+    }
+
+    /// Only as first process of a namespace: there nothing inside can end us, so that nobody has to
+    /// stand behind us to sweep, and there must be nothing else that a sweep would meet.
+    fn may_become_supervisor(&self) -> bool {
+        let first = rustix::process::getpid() == rustix::process::Pid::INIT;
+        first && self.ready && self.known.is_empty()
     }
 
     fn act(&mut self, request: KeeperRequest, given: Vec<OwnedFd>) -> Result<Answer, SandboxError> {
@@ -139,7 +164,7 @@ impl Keeper {
                 Step::Prepare,
                 Errno::PROTO.raw_os_error(),
             )),
-            KeeperRequest::NewSupervisor => {
+            KeeperRequest::NewSupervisor | KeeperRequest::LastSupervisor => {
                 let pid = self.start_supervisor(&one(given)?)?;
                 plain(KeeperReply::Started { pid })
             }
@@ -210,7 +235,7 @@ impl Keeper {
 
     fn start_supervisor(&mut self, socket: &OwnedFd) -> Result<i32, SandboxError> {
         let pid = fork(&self.walls, socket, |walls| {
-            supervisor::serve(socket, walls)
+            supervisor::serve(socket, walls, None)
         })?;
         self.known.insert(pid);
         Ok(pid)
@@ -240,6 +265,7 @@ fn fork(
 
 enum Go {
     On,
+    Become(OwnedFd),
     Leave,
 }
 

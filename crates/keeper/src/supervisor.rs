@@ -40,8 +40,8 @@ struct Supervisor<'a, S> {
     usage: Usage,
 }
 
-/// Serves a channel until it closes, in a process made for it. Gives the exit code.
-pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls) -> i32 {
+/// Serves a channel until it, or the other one, closes. Gives the exit code.
+pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls, also: Option<&S>) -> i32 {
     set_process_name(c"cofferdam-super");
     // Inherited by every command, and nothing in it is in our own way: loading it for each of them
     // would cost more than all the rest of the walls.
@@ -63,6 +63,8 @@ pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls) -> i32 {
         let mut waiting = [
             PollFd::new(socket, PollFlags::IN),
             PollFd::new(&children, PollFlags::IN),
+            // Only whether it is closed; without another one, the same question twice.
+            PollFd::new(also.unwrap_or(socket), PollFlags::empty()),
         ];
         match rustix::event::poll(&mut waiting, None) {
             Ok(_) => {}
@@ -73,6 +75,7 @@ pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls) -> i32 {
             !waiting[0].revents().is_empty(),
             !waiting[1].revents().is_empty(),
         );
+        let closed = also.is_some() && !waiting[2].revents().is_empty();
         let outcome = if ended {
             children.drain();
             supervisor.reap()
@@ -83,9 +86,13 @@ pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls) -> i32 {
             Ok(()) if asked => supervisor.answer(),
             other => other,
         };
-        if outcome.is_err() {
+        if outcome.is_err() || closed {
             break;
         }
+    }
+    if rustix::process::getpid() == rustix::process::Pid::INIT {
+        // The kernel ends the rest of the namespace with its first process.
+        return 0;
     }
     match sweep(LAST_SWEEP, &BTreeSet::new(), |_| ()) {
         Ok(Sweep {

@@ -30,7 +30,7 @@ struct Inside {
     supervisors: Vec<SupervisorClient>,
 }
 
-fn enclose(program: &Path, workspace: &Path, extra: &[&str], setup: &Setup) -> Inside {
+fn start(program: &Path, workspace: &Path, extra: &[&str]) -> (Spawned, KeeperClient) {
     let own = std::fs::read(env!("CARGO_BIN_EXE_cofferdam-keeper")).expect("read");
     let own: OwnedFd = sealed_program("cofferdam-keeper", &own).expect("sealed");
     let workspace = workspace.to_str().expect("text");
@@ -77,8 +77,22 @@ fn enclose(program: &Path, workspace: &Path, extra: &[&str], setup: &Setup) -> I
     spec.new_session = true;
     let process = spawn(&spec).expect("bubblewrap starts");
     drop(theirs);
-    let keeper = KeeperClient::new(ours);
-    let (ready, supervisors) = keeper.hello(setup, 1).expect("a greeting");
+    (process, KeeperClient::new(ours))
+}
+
+fn enclose(program: &Path, workspace: &Path, extra: &[&str], setup: &Setup) -> Inside {
+    enclose_with(program, workspace, extra, setup, 1)
+}
+
+fn enclose_with(
+    program: &Path,
+    workspace: &Path,
+    extra: &[&str],
+    setup: &Setup,
+    supervisors: usize,
+) -> Inside {
+    let (process, keeper) = start(program, workspace, extra);
+    let (ready, supervisors) = keeper.hello(setup, supervisors).expect("a greeting");
     assert_eq!(ready.pid, 1);
     Inside {
         process,
@@ -241,4 +255,52 @@ fn a_layer_over_a_cache_takes_what_is_written() {
         "more\n"
     );
     assert!(!Path::new(&format!("{cache}/added")).exists());
+}
+
+#[test]
+fn the_only_command_runs_under_the_first_process_itself() {
+    let Some(program) = bwrap() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut inside = enclose_with(&program, folder.path(), &[], &setup(), 0);
+    let only = inside
+        .keeper
+        .as_ref()
+        .expect("there")
+        .last_supervisor()
+        .expect("sent");
+    inside.supervisors.push(only);
+    let mark = mark();
+    let script = format!("kill -9 1 2>/dev/null; echo $PPID; setsid sleep {mark} & exit 6");
+    let done = run(&inside.supervisors[0], request(&["sh", "-c", &script]));
+    assert_eq!(done.stdout, b"1\n");
+    let exited = done.exited();
+    assert_eq!(exited.status, Some(ExitStatus::Code(6)));
+    assert_eq!(exited.leftover_count, 1);
+    assert_eq!(count(&mark), 0);
+    // Closing the keeper's channel alone ends it, too.
+    begin(&inside.supervisors[0], request(&["sleep", &mark]));
+    inside.keeper = None;
+    wait_pid(inside.process.pid).expect("bubblewrap leaves");
+    wait_until("nothing is left", || count(&mark) == 0);
+}
+
+#[test]
+fn a_set_up_that_fails_is_told() {
+    let Some(program) = bwrap() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut setup = setup();
+    setup.mounts = vec![SetupMount::Detach {
+        target: b"/proc".to_vec(),
+    }];
+    let (process, keeper) = start(&program, folder.path(), &[]);
+    assert!(keeper.begin_hello(&setup, 0).expect("sent").is_empty());
+    let only = keeper.last_supervisor().expect("sent");
+    let null = null();
+    let all = [null.as_fd(), null.as_fd(), null.as_fd()];
+    let _ = only.spawn(request(&["true"]), &all);
+    assert!(only.receive().is_err());
+    let refusal = keeper.finish_hello().expect_err("refused");
+    assert_eq!(refusal.code(), "mount");
+    drop(keeper);
+    wait_pid(process.pid).expect("bubblewrap leaves");
 }

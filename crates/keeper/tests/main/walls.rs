@@ -129,10 +129,10 @@ fn a_path_that_is_not_there_is_told() {
     let process = crate::harness::start_program(theirs.as_fd());
     drop(theirs);
     let keeper = cofferdam_keeper::KeeperClient::new(ours);
-    let (ready, _supervisors) = keeper.hello(&setup, 1).expect("a greeting");
+    let (ready, supervisors) = keeper.hello(&setup, 1).expect("a greeting");
     assert_eq!(ready.skipped_paths, [b"/no/such/path".to_vec()]);
     keeper.end().expect("sent");
-    drop(_supervisors);
+    drop(supervisors);
     cofferdam_sandbox::wait_pid(process.pid).expect("it leaves");
 }
 
