@@ -1,10 +1,16 @@
 //! What each command does.
 
+mod demo;
+mod doctor;
 mod events;
 mod explain;
 mod journal;
 mod policy;
 mod reference;
+mod remedy;
+mod run;
+mod task;
+mod view;
 
 use cofferdam_core::error::{ErrorCode, Problem};
 
@@ -15,7 +21,16 @@ use crate::failure::Ending;
 /// Carries a command out.
 pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
     match command {
+        TopCommand::Run(arguments) => run::run(context, &arguments),
+        TopCommand::Task(command) => task::task(context, *command),
         TopCommand::Policy(command) => policy::policy(context, *command),
+        TopCommand::Doctor(arguments) => doctor::doctor(context, &arguments),
+        TopCommand::Demo(arguments) => demo::demo(context, &arguments),
+        TopCommand::Topology => view::topology(context),
+        TopCommand::Evidence(arguments) => view::evidence(context, &arguments),
+        TopCommand::Threads(arguments) => view::threads(context, &arguments),
+        TopCommand::Verifier => view::verifier(context),
+        TopCommand::Summary => view::summary(context),
         TopCommand::Journal(command) => journal::journal(context, command),
         TopCommand::Events(arguments) => events::events(context, &arguments),
         _ => Err(Problem::new(ErrorCode::Internal, "not wired").into()),

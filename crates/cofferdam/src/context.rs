@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use cofferdam_core::ambient::Ambient;
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_exec::Settled;
 use cofferdam_journal::{DataDir, Journal, MemoryJournal, SqliteJournal, SystemAmbient};
+use cofferdam_runtime::{Runtime, RuntimeOptions, Surroundings};
 
 use crate::arguments::CommonArguments;
 use crate::output::{Format, Output};
@@ -91,6 +93,25 @@ impl Context {
             })
     }
 
+    /// Gives environment and directory as the runtime takes them.
+    pub(crate) fn surroundings(&self) -> Result<Surroundings, Problem> {
+        Ok(Surroundings::new(
+            self.environment.iter().cloned(),
+            self.current_dir()?,
+        ))
+    }
+
+    /// Opens data directory, journal and plane, and says what a run that died had left.
+    pub(crate) fn runtime(&self) -> Result<Runtime, Problem> {
+        let mut options = RuntimeOptions::new(self.surroundings()?, Arc::clone(&self.ambient));
+        options.data_dir = Some(self.data_dir()?);
+        let runtime = Runtime::open(options)?;
+        for settled in runtime.settled() {
+            self.output.note(&settled_line(settled));
+        }
+        Ok(runtime)
+    }
+
     /// Opens the journal for somebody who only looks; one that nobody has written is empty, and
     /// stays unmade.
     pub(crate) fn journal(&self) -> Result<Arc<dyn Journal>, Problem> {
@@ -122,4 +143,18 @@ impl Context {
         }
         Ok(self.current_dir()?.join(path))
     }
+}
+
+/// Says what a process that died had left, and what became of it.
+fn settled_line(settled: &Settled) -> String {
+    let undone: Vec<_> = settled.undone.iter().map(ToString::to_string).collect();
+    let undone = if undone.is_empty() {
+        String::new()
+    } else {
+        format!("; put back {}", undone.join(", "))
+    };
+    format!(
+        "settled as interrupted: {} (process {}){undone}",
+        settled.what, settled.pid
+    )
 }

@@ -3,7 +3,9 @@
 mod arguments;
 mod commands;
 mod context;
+mod demo;
 mod failure;
+mod launch;
 mod output;
 mod program;
 mod render;

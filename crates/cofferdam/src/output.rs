@@ -84,11 +84,17 @@ impl Output {
         }
     }
 
-    /// Says what failed, and with JSON also on standard output.
-    pub(crate) fn problem(self, problem: &Problem, fields: &[(&str, serde_json::Value)]) {
+    /// Says what failed on standard error.
+    #[expect(clippy::unused_self, reason = "one door for all that is printed")]
+    pub(crate) fn explain(self, problem: &Problem) {
         let _ = anstream::stderr()
             .lock()
             .write_all(render::problem(problem).as_bytes());
+    }
+
+    /// Says what failed, and with JSON also on standard output.
+    pub(crate) fn problem(self, problem: &Problem, fields: &[(&str, serde_json::Value)]) {
+        self.explain(problem);
         if self.is_json() {
             let mut whole = serde_json::Map::new();
             for (name, value) in fields {

@@ -3,12 +3,17 @@
 //! Colours have fixed meanings: green is success, red an error, yellow a warning, cyan a path or
 //! what to do next. Every line says the same without them.
 
+pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod explain;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub(crate) mod outcome;
 pub(crate) mod table;
 pub(crate) mod task;
+pub(crate) mod tasks;
+pub(crate) mod view;
 
 use std::fmt::Display;
 

@@ -1,9 +1,8 @@
 //! The caller's side of a command: streams, terminal and signals.
 
+mod caller;
 mod pass;
 mod signals;
 mod terminal;
 
-pub(crate) use pass::{Discard, Pass, has_input};
-pub(crate) use signals::Watch;
-pub(crate) use terminal::{CallerTerminal, is_foreground_terminal};
+pub(crate) use caller::{Caller, Wish};

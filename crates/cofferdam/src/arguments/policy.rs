@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cofferdam_core::spec::{Network, ProviderKind};
+use cofferdam_core::policy;
+use cofferdam_core::spec::Network;
 
 /// A provider as a flag names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,16 +27,16 @@ pub(crate) enum ProviderChoice {
 }
 
 impl ProviderChoice {
-    /// Gives the provider, `None` for `auto`.
-    pub(crate) const fn kind(self) -> Option<ProviderKind> {
+    /// Gives the value of the policy's field.
+    pub(crate) const fn choice(self) -> policy::ProviderChoice {
         match self {
-            Self::Auto => None,
-            Self::Bwrap => Some(ProviderKind::Bwrap),
-            Self::Landlock => Some(ProviderKind::Landlock),
-            Self::Direct => Some(ProviderKind::Direct),
-            Self::Memory => Some(ProviderKind::Memory),
-            Self::Container => Some(ProviderKind::Container),
-            Self::Microvm => Some(ProviderKind::Microvm),
+            Self::Auto => policy::ProviderChoice::Auto,
+            Self::Bwrap => policy::ProviderChoice::Bwrap,
+            Self::Landlock => policy::ProviderChoice::Landlock,
+            Self::Direct => policy::ProviderChoice::Direct,
+            Self::Memory => policy::ProviderChoice::Memory,
+            Self::Container => policy::ProviderChoice::Container,
+            Self::Microvm => policy::ProviderChoice::Microvm,
         }
     }
 }

@@ -30,17 +30,8 @@ pub(crate) struct RunArguments {
     pub(crate) walls: WallArguments,
     #[command(flatten)]
     pub(crate) limits: TimeArguments,
-    /// Give the command a terminal of its own [default: when standard input and output are one]
-    #[arg(
-        long,
-        overrides_with = "no_tty",
-        conflicts_with = "json",
-        help_heading = "Terminal"
-    )]
-    pub(crate) tty: bool,
-    /// Give it pipes, also on a terminal
-    #[arg(long, overrides_with = "tty", help_heading = "Terminal")]
-    pub(crate) no_tty: bool,
+    #[command(flatten)]
+    pub(crate) terminal: TerminalArguments,
     /// The command and its arguments, as they are
     #[arg(
         required = true,
@@ -61,4 +52,16 @@ pub(crate) struct TimeArguments {
     /// Seconds without output after which they are ended
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) idle_timeout: Option<f64>,
+}
+
+/// Whether the command has a terminal.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Terminal")]
+pub(crate) struct TerminalArguments {
+    /// Give the command a terminal of its own [default: when standard input and output are one]
+    #[arg(long, overrides_with = "no_tty", conflicts_with = "json")]
+    pub(crate) tty: bool,
+    /// Give it pipes, also on a terminal
+    #[arg(long, overrides_with = "tty")]
+    pub(crate) no_tty: bool,
 }

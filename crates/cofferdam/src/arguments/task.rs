@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use cofferdam_core::task::{Carry, CleanupPolicy, IsolationMode, VerifyFrom, WorkspaceStrategy};
 
 use super::policy::WallArguments;
-use super::run::TimeArguments;
+use super::run::{TerminalArguments, TimeArguments};
 
 /// `cofferdam task …`
 #[derive(Debug, Subcommand)]
@@ -46,12 +46,26 @@ it with --setup."
         #[arg(long)]
         stat: bool,
     },
-    /// Merge a task's branch into the branch that is checked out
+    /// Merge a task's branch into the branch from which it began
     #[command(after_help = "\
 The merge is computed without touching your tree, and applied only when it is clean, the branch has
-not moved meanwhile and the checkout has no changes of its own. `cofferdam task undo N` takes it
-back.")]
-    Merge(TaskReference),
+not moved meanwhile and the checkout has no changes of its own. Files that the host's tools execute
+or obey (hooks, start-up files of agents and editors) are refused unless you allow them.
+`cofferdam task undo N` takes it back.
+
+Examples:
+  cofferdam task merge 1
+  cofferdam task merge 1 --into release")]
+    Merge {
+        #[command(flatten)]
+        task: TaskReference,
+        /// Branch that takes it, in place of the one from which the task began
+        #[arg(long, value_name = "BRANCH")]
+        into: Option<String>,
+        /// Let it change names that the host's tools execute or obey
+        #[arg(long)]
+        allow_protected: bool,
+    },
     /// Drop a task: its tree and its branch, kept recoverable
     #[command(
         after_help = "What is removed stays under a ref; `cofferdam task undo N` brings it back."
@@ -109,6 +123,8 @@ pub(crate) struct TaskRunArguments {
     pub(crate) walls: WallArguments,
     #[command(flatten)]
     pub(crate) limits: TimeArguments,
+    #[command(flatten)]
+    pub(crate) terminal: TerminalArguments,
     /// The command and its arguments, as they are
     #[arg(
         required = true,

@@ -40,18 +40,16 @@ enum State {
 }
 
 impl CallerTerminal {
-    /// Takes standard input's terminal and makes it raw.
-    pub(crate) fn take(suspend: Suspend) -> io::Result<Self> {
+    /// Takes standard input's terminal, and leaves it as it is for now.
+    pub(crate) fn new(suspend: Suspend) -> io::Result<Self> {
         let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let original = tcgetattr(&fd)?;
-        let terminal = Self {
+        Ok(Self {
             fd,
             original,
             suspend,
             state: Mutex::new(State::Restored),
-        };
-        terminal.make_raw()?;
-        Ok(terminal)
+        })
     }
 
     /// Gives another descriptor of the terminal, for reading.

@@ -1,0 +1,51 @@
+//! `run`: one command behind walls, with the caller's streams.
+
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::outcome::CommandOutcome;
+use cofferdam_exec::Control;
+use cofferdam_runtime::{FrontDoor, RunRequest};
+
+use crate::arguments::run::RunArguments;
+use crate::context::Context;
+use crate::failure::Ending;
+use crate::launch;
+use crate::render::outcome::notes;
+use crate::streams::{Caller, Wish};
+
+/// Carries out `run`.
+pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
+    let words: Vec<BytePath> = arguments
+        .command
+        .iter()
+        .map(|word| word.as_os_str().into())
+        .collect();
+    let wish = Wish::of(arguments.terminal, context.output.is_json(), &words);
+    let policy = launch::policy(context, &arguments.walls)?;
+    let command = launch::command(context, &arguments.walls, arguments.limits, words)?;
+    let runtime = context.runtime()?;
+    let control = Control::new();
+    let mut caller = Caller::begin(&wish, control.clone(), command.timeout)?;
+    let outcome = runtime.run_command(RunRequest {
+        policy,
+        command,
+        front_door: FrontDoor::CommandLine,
+        io: caller.io()?,
+        control,
+    });
+    caller.end();
+    drop(runtime);
+    finish(context, &outcome)
+}
+
+fn finish(context: &Context, outcome: &CommandOutcome) -> Ending {
+    for line in notes(outcome) {
+        context.output.note(&line);
+    }
+    if let Some(problem) = &outcome.error {
+        context.output.explain(problem);
+    }
+    if context.output.is_json() {
+        context.output.result(outcome, |_| String::new())?;
+    }
+    Ok(outcome.exit_code())
+}

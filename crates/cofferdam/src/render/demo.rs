@@ -1,0 +1,51 @@
+//! How the demonstration came out.
+
+use super::outcome::{status_style, walls};
+use super::table::Table;
+use super::tasks::verdict;
+use super::{BAD, GOOD, STRONG, count, paint};
+use crate::demo::Told;
+
+/// Renders the table of results, and what the second task tried.
+pub(crate) fn told(told: &Told) -> String {
+    let mut table = Table::new(&["TASK", "STATUS", "VERIFIER", "CHANGES", "WALLS"]);
+    for task in &told.tasks {
+        let verifier = if task.verification.checks.is_empty() {
+            String::from("none")
+        } else {
+            verdict(task.verification.status)
+        };
+        table.row([
+            paint(STRONG, &task.goal),
+            paint(status_style(task.status), task.status),
+            verifier,
+            count(task.modified_files.len(), "file"),
+            walls(
+                task.isolation.effective.provider,
+                task.isolation.effective.network.as_str(),
+            ),
+        ]);
+    }
+    let mut text = table.render();
+    text.push_str(&format!(
+        "\n{}\n",
+        paint(STRONG, "What the second task tried, seen from outside")
+    ));
+    let mut table = Table::new(&["RESULT", "ATTEMPT", "SEEN"]);
+    for attempt in &told.attempts {
+        let (word, seen) = if attempt.stopped {
+            (paint(GOOD, "stopped"), attempt.seen)
+        } else {
+            (paint(BAD, "got out"), "")
+        };
+        table.row([word, attempt.what.to_owned(), seen.to_owned()]);
+    }
+    text.push_str(&table.render());
+    let line = if told.as_told {
+        paint(GOOD, "Everything came out as it should.")
+    } else {
+        paint(BAD, "This is not as it should be.")
+    };
+    text.push_str(&format!("\n{line}\n"));
+    text
+}

@@ -1,0 +1,234 @@
+//! `policy explain`: each value with its layer, the plan, and what enforces it.
+
+use cofferdam_core::policy::{Explanation, Layer};
+use cofferdam_core::spec::{
+    Access, CommandSpec, EnclosureSpec, Enforce, Mechanism, Mount, PathAccess, ProtectedState,
+};
+
+use super::table::Table;
+use super::{BAD, CAUTION, FAINT, GOOD, PLACE, STRONG, duration, paint};
+
+/// Renders the whole explanation.
+pub(crate) fn explanation(explanation: &Explanation, with_command: bool) -> String {
+    let enclosure = &explanation.launch.enclosure;
+    let mut text = section("Values");
+    let mut table = Table::new(&["FIELD", "VALUE", "FROM"]);
+    for field in &explanation.fields {
+        table.row([field.field.clone(), field.value.clone(), layer(field.layer)]);
+    }
+    text.push_str(&table.render());
+    if !explanation.proposals.is_empty() {
+        text.push_str(&section(
+            "The project file asks for more, and does not get it",
+        ));
+        for proposal in &explanation.proposals {
+            text.push_str(&format!(
+                "{} = {}  {}\n",
+                proposal.field,
+                proposal.value,
+                paint(CAUTION, &proposal.reason)
+            ));
+        }
+    }
+    text.push_str(&section("Rules"));
+    let mut table = Table::new(&["RULE", "ON", "HOW", "HELD BY"]);
+    for rule in &explanation.rules {
+        table.row([
+            rule.rule.clone(),
+            rule.path
+                .as_ref()
+                .map_or_else(String::new, |path| paint(PLACE, path)),
+            rule.enforce.map_or("", how).to_owned(),
+            held_by(&rule.enforced_by),
+        ]);
+    }
+    text.push_str(&table.render());
+    if !explanation.gaps.is_empty() {
+        text.push_str(&section("Not enforced by this provider"));
+        for gap in &explanation.gaps {
+            text.push_str(&format!("{}  {}\n", paint(CAUTION, &gap.what), gap.why));
+        }
+    }
+    text.push_str(&place(enclosure));
+    if with_command {
+        text.push_str(&command(&explanation.launch.command));
+    }
+    text
+}
+
+fn section(title: &str) -> String {
+    format!("\n{}\n", paint(STRONG, title))
+}
+
+fn layer(layer: Layer) -> String {
+    let word = layer.as_str().replace('_', " ");
+    match layer {
+        Layer::BuiltIn => paint(FAINT, word),
+        Layer::Managed => paint(CAUTION, word),
+        _ => paint(GOOD, word),
+    }
+}
+
+const fn how(enforce: Enforce) -> &'static str {
+    match enforce {
+        Enforce::Prevent => "prevent",
+        Enforce::Undo => "undo",
+        Enforce::Report => "report",
+    }
+}
+
+/// Gives the word of a mechanism.
+pub(crate) fn mechanism(mechanism: Mechanism) -> &'static str {
+    match mechanism {
+        Mechanism::UserNamespace => "user namespace",
+        Mechanism::MountNamespace => "mount namespace",
+        Mechanism::PidNamespace => "pid namespace",
+        Mechanism::NetworkNamespace => "network namespace",
+        Mechanism::OtherNamespaces => "ipc, uts and cgroup namespaces",
+        Mechanism::Landlock => "landlock",
+        Mechanism::Seccomp => "seccomp",
+        Mechanism::NoNewPrivileges => "no_new_privs",
+        Mechanism::Cgroup => "control group",
+        Mechanism::Rlimit => "rlimit",
+        Mechanism::SnapshotUndo => "snapshot and undo",
+        Mechanism::Supervisor => "supervisor",
+    }
+}
+
+fn held_by(mechanisms: &[Mechanism]) -> String {
+    if mechanisms.is_empty() {
+        return paint(BAD, "nothing");
+    }
+    mechanisms
+        .iter()
+        .map(|one| mechanism(*one))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn place(enclosure: &EnclosureSpec) -> String {
+    let mut text = section("Place");
+    let mut line = |name: &str, value: String| {
+        text.push_str(&format!(
+            "{}  {value}\n",
+            paint(FAINT, format_args!("{name:<11}"))
+        ));
+    };
+    line("provider", enclosure.provider.to_string());
+    line("network", enclosure.network.as_str().to_owned());
+    line("workspace", paint(PLACE, &enclosure.workspace));
+    line(
+        "acts as",
+        format!(
+            "uid {}, gid {}",
+            enclosure.identity.uid, enclosure.identity.gid
+        ),
+    );
+    for (access, target) in shown(enclosure) {
+        line(access, target);
+    }
+    for cache in &enclosure.caches {
+        line(
+            "cache",
+            format!("{} {}", cache.path, paint(FAINT, "under a private layer")),
+        );
+    }
+    let absent = |one: &&cofferdam_core::spec::Protection| one.state == ProtectedState::Absent;
+    let count = enclosure.protections.iter().filter(absent).count();
+    if count > 0 {
+        line(
+            "absent",
+            format!("{} that must not appear", super::count(count, "name")),
+        );
+    }
+    for variable in &enclosure.environment {
+        line(
+            "environment",
+            super::one_line(&format!("{}={}", variable.name, variable.value), 110),
+        );
+    }
+    line("held by", held_by(&enclosure.enforced_by));
+    line("hash", enclosure.hash().to_string());
+    text
+}
+
+/// Lists what can be seen, by mounts where there are some, else by Landlock's rules.
+fn shown(enclosure: &EnclosureSpec) -> Vec<(&'static str, String)> {
+    if enclosure.mounts.is_empty() {
+        return enclosure
+            .landlock
+            .paths
+            .iter()
+            .map(|rule| {
+                let word = match rule.access {
+                    PathAccess::List => "lists",
+                    PathAccess::Read => "reads",
+                    PathAccess::ReadExecute => "runs",
+                    PathAccess::Write => "writes",
+                    PathAccess::Device => "device",
+                };
+                (word, paint(PLACE, &rule.path))
+            })
+            .collect();
+    }
+    enclosure
+        .mounts
+        .iter()
+        .filter_map(|mount| match mount {
+            Mount::Bind {
+                source,
+                target,
+                access,
+                ..
+            } => {
+                let word = match access {
+                    Access::Read => "reads",
+                    Access::Write => "writes",
+                };
+                let from = if source == target {
+                    String::new()
+                } else {
+                    format!(" {}", paint(FAINT, format_args!("from {source}")))
+                };
+                Some((word, format!("{}{from}", paint(PLACE, target))))
+            }
+            Mount::Temporary { target, .. } => Some(("private", paint(PLACE, target))),
+            Mount::Mask { target, .. } => Some(("hides", paint(PLACE, target))),
+            _ => None,
+        })
+        .collect()
+}
+
+fn command(command: &CommandSpec) -> String {
+    let mut text = section("Command");
+    let words: Vec<_> = command.argv.iter().map(ToString::to_string).collect();
+    text.push_str(&format!("{}\n", words.join(" ")));
+    text.push_str(&format!(
+        "{} {}\n",
+        paint(FAINT, "in"),
+        paint(PLACE, &command.cwd)
+    ));
+    for variable in &command.environment {
+        let said = format!("{}={}", variable.name, variable.value);
+        text.push_str(&format!(
+            "{} {}\n",
+            paint(FAINT, "with"),
+            super::one_line(&said, 110)
+        ));
+    }
+    if let Some(limit) = command.timeout_ms {
+        text.push_str(&format!(
+            "{} {}\n",
+            paint(FAINT, "no longer than"),
+            duration(limit)
+        ));
+    }
+    if let Some(limit) = command.idle_timeout_ms {
+        text.push_str(&format!(
+            "{} {}\n",
+            paint(FAINT, "silent no longer than"),
+            duration(limit)
+        ));
+    }
+    text
+}

@@ -1,0 +1,209 @@
+//! Lists of tasks, their progress, and what was done with them afterwards.
+
+use cofferdam_core::outcome::Status;
+use cofferdam_core::task::{MergeStatus, VerificationStatus};
+use cofferdam_runtime::{TaskDiff, TaskDropped, TaskMerge, TaskOverview, TaskProgress, TaskUndone};
+
+use super::outcome::status_style;
+use super::table::Table;
+use super::task::{changed, merge_word, next, short, verdict_style};
+use super::{BAD, CAUTION, FAINT, GOOD, PLACE, STRONG, count, harmless, one_line, paint};
+
+/// Renders the table of tasks, the newest last.
+pub(crate) fn list(tasks: &[TaskOverview], hidden: usize) -> String {
+    if tasks.is_empty() {
+        let try_it = paint(PLACE, "cofferdam task run --goal TEXT -- CMD");
+        return format!("no tasks yet\n\nnext: {try_it}\n");
+    }
+    let mut table = Table::new(&[
+        "#", "STATUS", "VERIFIER", "FILES", "MERGE", "GOAL", "BRANCH",
+    ]);
+    for task in tasks {
+        table.row([
+            paint(STRONG, task.number),
+            state(task),
+            task.verification.map_or_else(String::new, verdict),
+            if task.status == Status::Running {
+                String::new()
+            } else {
+                task.files.to_string()
+            },
+            merge(task.merge),
+            one_line(&task.goal, 44),
+            task.branch
+                .as_ref()
+                .map_or_else(String::new, |branch| paint(PLACE, branch)),
+        ]);
+    }
+    let mut text = table.render();
+    if hidden > 0 {
+        text.push_str(&paint(
+            FAINT,
+            format_args!("{} not shown, see --limit\n", count(hidden, "older task")),
+        ));
+    }
+    if let Some(last) = tasks.last() {
+        text.push_str(&next(&[
+            format!("cofferdam task show {}", last.number),
+            format!("cofferdam task diff {}", last.number),
+        ]));
+    }
+    text
+}
+
+fn state(task: &TaskOverview) -> String {
+    if task.status == Status::Running {
+        return paint(status_style(task.status), task.state.as_str());
+    }
+    paint(status_style(task.status), task.status)
+}
+
+pub(crate) fn verdict(status: VerificationStatus) -> String {
+    paint(verdict_style(status), status.as_str())
+}
+
+fn merge(status: MergeStatus) -> String {
+    let style = match status {
+        MergeStatus::Merged => GOOD,
+        MergeStatus::Conflict | MergeStatus::Refused => BAD,
+        MergeStatus::Dropped | MergeStatus::Undone => CAUTION,
+        MergeStatus::NotRequested | MergeStatus::Nothing => FAINT,
+    };
+    paint(style, merge_word(status))
+}
+
+/// Renders a task that has no result yet.
+pub(crate) fn running(task: &TaskOverview) -> String {
+    format!(
+        "{} {} · {}\n  {}\n{}",
+        paint(STRONG, format_args!("task {}", task.number)),
+        state(task),
+        one_line(&task.goal, 100),
+        paint(FAINT, one_line(&task.command, 100)),
+        next(&[
+            format!("cofferdam events --follow --task {}", task.number),
+            format!("cofferdam task show {}", task.number),
+        ])
+    )
+}
+
+/// Renders the figures of a diff.
+pub(crate) fn stat(diff: &TaskDiff) -> String {
+    let mut text = String::new();
+    for file in &diff.files {
+        text.push_str(&changed(file));
+        text.push('\n');
+    }
+    text.push_str(&diff.summary.text);
+    text
+}
+
+/// Renders a patch with colours, without what could move the cursor.
+pub(crate) fn coloured(patch: &[u8]) -> String {
+    let text = harmless(&String::from_utf8_lossy(patch));
+    let mut out = String::with_capacity(text.len() + text.len() / 8);
+    for line in text.lines() {
+        let style = match line.as_bytes() {
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => STRONG,
+            [b'd', b'i', b'f', b'f', b' ', ..] | [b'i', b'n', b'd', b'e', b'x', b' ', ..] => STRONG,
+            [b'+', ..] => GOOD,
+            [b'-', ..] => BAD,
+            [b'@', b'@', ..] => PLACE,
+            _ => anstyle::Style::new(),
+        };
+        out.push_str(&paint(style, line));
+        out.push('\n');
+    }
+    out
+}
+
+/// Renders what a merge came to.
+pub(crate) fn merged(merge: &TaskMerge) -> String {
+    let into = merge.into.as_deref().unwrap_or("the checkout");
+    let mut text = match merge.merge.status {
+        MergeStatus::Merged => {
+            let oid = merge
+                .merge
+                .oid
+                .as_deref()
+                .map_or_else(String::new, |oid| format!(" as {}", short(oid)));
+            format!(
+                "{} task {} into {}{oid}\n",
+                paint(GOOD, "merged"),
+                merge.number,
+                paint(PLACE, into)
+            )
+        }
+        MergeStatus::Nothing => format!(
+            "task {} changed nothing: there is nothing to merge\n",
+            merge.number
+        ),
+        MergeStatus::Conflict => {
+            let mut text = format!("{}: nothing was touched\n", paint(BAD, "conflict"));
+            for path in &merge.merge.conflicts {
+                text.push_str(&format!(
+                    "  {}\n",
+                    paint(PLACE, one_line(&path.to_string(), 120))
+                ));
+            }
+            text
+        }
+        status => format!(
+            "task {}: {}\n",
+            merge.number,
+            paint(CAUTION, merge_word(status))
+        ),
+    };
+    text.push_str(&next(&merge.next));
+    text
+}
+
+/// Renders what dropping came to.
+pub(crate) fn dropped(dropped: &TaskDropped) -> String {
+    let mut text = format!(
+        "{} task {}: {}\n",
+        paint(CAUTION, "dropped"),
+        dropped.number,
+        dropped.place
+    );
+    for reference in &dropped.kept_under {
+        text.push_str(&format!("  kept as {}\n", paint(PLACE, reference)));
+    }
+    text.push_str(&next(&dropped.next));
+    text
+}
+
+/// Renders what was taken back.
+pub(crate) fn undone(undone: &TaskUndone) -> String {
+    format!(
+        "{} {}\n{}",
+        paint(GOOD, "taken back:"),
+        undone.what,
+        next(&undone.next)
+    )
+}
+
+/// Gives the line for a step of a task, where it is worth one.
+pub(crate) fn progress(step: &TaskProgress) -> Option<String> {
+    match step {
+        TaskProgress::Planned { number, .. } => Some(format!("task {number}")),
+        TaskProgress::WorkspaceReady { branch, notes, .. } => {
+            let mut lines: Vec<String> = branch
+                .iter()
+                .map(|branch| format!("works on branch {}", paint(PLACE, branch)))
+                .collect();
+            lines.extend(notes.iter().map(|note| paint(CAUTION, note)));
+            (!lines.is_empty()).then(|| lines.join("\n"))
+        }
+        TaskProgress::Setup { step, of, command } => {
+            Some(format!("set-up {step} of {of}: {}", one_line(command, 100)))
+        }
+        TaskProgress::Verifying { step, of, check } => {
+            Some(format!("check {step} of {of}: {}", one_line(check, 100)))
+        }
+        TaskProgress::Running { .. }
+        | TaskProgress::Harvesting
+        | TaskProgress::Verified { .. }
+        | TaskProgress::Done => None,
+    }
+}

@@ -1,0 +1,20 @@
+//! The real binary, driven from outside as a person or a program would.
+
+#[path = "main/codes.rs"]
+mod codes;
+#[path = "main/input.rs"]
+mod input;
+#[path = "main/journal.rs"]
+mod journal;
+#[path = "main/policy.rs"]
+mod policy;
+#[path = "main/scene.rs"]
+mod scene;
+#[path = "main/signals.rs"]
+mod signals;
+#[path = "main/streams.rs"]
+mod streams;
+#[path = "main/task.rs"]
+mod task;
+#[path = "main/terminal.rs"]
+mod terminal;

@@ -1,0 +1,146 @@
+//! The journal, and what is shown of it.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, collect, has_walls};
+
+#[test]
+fn twenty_runs_at_once_leave_no_hole() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let start = Instant::now();
+    let children: Vec<_> = (0..20)
+        .map(|number| {
+            scene
+                .command(&["run", "--", "echo", &number.to_string()])
+                .spawn()
+                .expect("the program starts")
+        })
+        .collect();
+    for (number, child) in children.into_iter().enumerate() {
+        let done = collect(child, start).expect_code(0);
+        assert_eq!(done.text(), format!("{number}\n"));
+    }
+    scene.run(&["journal", "verify"]).expect_code(0);
+    let events = scene
+        .run(&["events", "--json", "--limit", "1000"])
+        .expect_code(0)
+        .json();
+    let positions: Vec<_> = events["events"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .map(|event| event["pos"].as_u64().expect("a position"))
+        .collect();
+    assert!(
+        positions.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+        "{positions:?}"
+    );
+    let ended = events["events"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter(|event| event["type"] == "exec.ended")
+        .count();
+    assert_eq!(ended, 20);
+}
+
+#[test]
+fn the_head_can_be_kept_elsewhere() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.run(&["run", "--", "true"]).expect_code(0);
+    let head = scene.run(&["journal", "head"]).expect_code(0).text();
+    scene.run(&["run", "--", "true"]).expect_code(0);
+    scene
+        .run(&["journal", "verify", "--expect", head.trim()])
+        .expect_code(0);
+    let (pos, hash) = head.trim().split_once(':').expect("POS:HASH");
+    let other = format!("{pos}:{}", hash.chars().rev().collect::<String>());
+    scene
+        .run(&["journal", "verify", "--expect", &other])
+        .expect_code(125);
+}
+
+#[test]
+fn a_run_is_seen_in_events_and_summary() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene
+        .run(&["run", "--", "sh", "-c", "exit 4"])
+        .expect_code(4);
+    let text = scene.run(&["events"]).expect_code(0).text();
+    assert!(text.contains("exec.ended"), "{text}");
+    assert!(text.contains("exit 4"), "{text}");
+    let said = scene.run(&["summary", "--json"]).expect_code(0).json();
+    assert!(said.is_object());
+    let filtered = scene
+        .run(&["events", "--type", "exec", "--json"])
+        .expect_code(0)
+        .json();
+    let only = filtered["events"].as_array().expect("events");
+    assert!(!only.is_empty());
+    assert!(only.iter().all(|event: &Value| {
+        event["type"]
+            .as_str()
+            .is_some_and(|kind| kind.starts_with("exec."))
+    }));
+}
+
+#[test]
+fn wrong_filters_name_the_field() {
+    let scene = Scene::new();
+    let said = scene
+        .run(&["events", "--from", "yesterday", "--json"])
+        .expect_code(125)
+        .json();
+    assert_eq!(said["error"]["code"], json!("invalid_time"));
+    assert_eq!(said["error"]["field"], json!("from"));
+}
+
+#[test]
+fn a_data_directory_that_others_may_enter_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scene = Scene::new();
+    let data = scene.path("data");
+    std::fs::create_dir(&data).expect("a directory");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let done = scene.run(&["run", "--", "true"]).expect_code(125);
+    assert!(
+        done.stderr.contains("error[data_dir_refused]"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn a_damaged_journal_is_said() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.run(&["run", "--", "true"]).expect_code(0);
+    for name in ["journal.db-wal", "journal.db-shm"] {
+        let _ = std::fs::remove_file(scene.path("data").join(name));
+    }
+    std::fs::write(
+        scene.path("data/journal.db"),
+        "this is no database, but it is long enough",
+    )
+    .expect("ours");
+    let done = scene.run(&["run", "--", "touch", "ran"]).expect_code(125);
+    assert!(
+        done.stderr.contains("error[journal_corrupt]"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(scene.listing(), [""; 0]);
+}

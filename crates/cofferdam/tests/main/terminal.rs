@@ -1,0 +1,207 @@
+//! A terminal around the program, as a person has one.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::scene::{LIMIT, Scene, has_walls, wait};
+
+/// The outer side of a terminal.
+struct Terminal {
+    master: std::fs::File,
+    slave: OwnedFd,
+    words: mpsc::Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Terminal {
+    fn new(rows: u16, columns: u16) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&master).expect("granted");
+        unlockpt(&master).expect("unlocked");
+        let name = ptsname(&master, Vec::new()).expect("a name");
+        let slave = rustix::fs::open(
+            name.as_c_str(),
+            rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .expect("the other side");
+        let mut terminal = Self {
+            master: master.into(),
+            slave,
+            words: mpsc::channel().1,
+            seen: String::new(),
+        };
+        terminal.size(rows, columns);
+        let mut reader = terminal.master.try_clone().expect("another descriptor");
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count) = reader.read(&mut buffer) {
+                if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        terminal.words = receiver;
+        terminal
+    }
+
+    fn size(&self, rows: u16, columns: u16) {
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.master, size).expect("a size");
+    }
+
+    /// Starts the binary under `setsid --ctty`, as the session leader's own child.
+    fn start(&self, scene: &Scene, arguments: &[&str]) -> Child {
+        let mut all = vec!["--ctty", "--wait", env!("CARGO_BIN_EXE_cofferdam")];
+        all.extend(arguments);
+        let mut command = scene.program("setsid".as_ref(), &all);
+        let side = || Stdio::from(self.slave.try_clone().expect("another descriptor"));
+        command
+            .env("TERM", "xterm")
+            .stdin(side())
+            .stdout(side())
+            .stderr(side());
+        command.spawn().expect("setsid starts")
+    }
+
+    /// Waits until something was written.
+    #[track_caller]
+    fn expect(&mut self, word: &str) {
+        let end = std::time::Instant::now() + LIMIT;
+        while !self.seen.contains(word) {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            match self.words.recv_timeout(left.min(Duration::from_secs(20))) {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(error) => panic!("{word:?} was never written ({error}): {:?}", self.seen),
+            }
+        }
+        let after = self.seen.find(word).expect("just seen") + word.len();
+        self.seen.drain(..after);
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.master.write_all(keys).expect("it takes keys");
+    }
+
+    fn is_canonical(&self) -> bool {
+        tcgetattr(self.slave.as_fd()).is_ok_and(|modes| {
+            modes
+                .local_modes
+                .contains(LocalModes::ICANON | LocalModes::ECHO)
+        })
+    }
+}
+
+#[test]
+fn fc_73_the_size_is_right_at_the_start_and_after_a_change() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let mut terminal = Terminal::new(33, 101);
+    let script =
+        "stty size; trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done";
+    let mut child = terminal.start(&scene, &["run", "--", "bash", "-c", script]);
+    terminal.expect("33 101");
+    terminal.expect("ready");
+    terminal.size(44, 122);
+    terminal.expect("44 122");
+    assert_eq!(wait(&mut child).code(), Some(0));
+    assert!(terminal.is_canonical(), "the terminal was not given back");
+}
+
+#[test]
+fn fc_73_ctrl_c_ends_what_runs_and_the_terminal_comes_back() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let mut terminal = Terminal::new(24, 80);
+    let mut child = terminal.start(
+        &scene,
+        &["run", "--", "sh", "-c", "echo ready; exec sleep 300"],
+    );
+    terminal.expect("ready");
+    assert!(!terminal.is_canonical(), "the terminal is not raw");
+    terminal.press(b"\x03");
+    assert_eq!(wait(&mut child).code(), Some(130));
+    assert!(terminal.is_canonical(), "the terminal was not given back");
+}
+
+#[test]
+fn the_command_has_a_terminal_of_its_own() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let mut terminal = Terminal::new(24, 80);
+    let script =
+        "test -t 0 && test -t 1 && test -t 2 && echo all three; read -r line; echo got $line";
+    let mut child = terminal.start(&scene, &["run", "--", "sh", "-c", script]);
+    terminal.expect("all three");
+    terminal.press(b"word\r");
+    terminal.expect("got word");
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn without_a_terminal_it_gets_pipes() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let mut terminal = Terminal::new(24, 80);
+    let script = "test -t 1 || echo a pipe";
+    let mut child = terminal.start(&scene, &["run", "--no-tty", "--", "sh", "-c", script]);
+    terminal.expect("a pipe");
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn ctrl_z_and_fg_work_as_for_any_job() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let mut terminal = Terminal::new(24, 80);
+    let mut all = vec!["--ctty", "--wait", "bash", "--norc", "-i"];
+    let _ = &mut all;
+    let mut command = scene.program("setsid".as_ref(), &all);
+    let side = || Stdio::from(terminal.slave.try_clone().expect("another descriptor"));
+    command
+        .env("TERM", "dumb")
+        .env("PS1", "prompt> ")
+        .stdin(side())
+        .stdout(side())
+        .stderr(side());
+    let mut shell = command.spawn().expect("setsid starts");
+    terminal.expect("prompt> ");
+    let line = format!(
+        "{} run -- sh -c 'echo re''ady; read -r line; echo got $line'\n",
+        env!("CARGO_BIN_EXE_cofferdam")
+    );
+    terminal.press(line.as_bytes());
+    terminal.expect("ready");
+    terminal.press(b"\x1a");
+    terminal.expect("Stopped");
+    terminal.expect("prompt> ");
+    terminal.press(b"fg\n");
+    terminal.expect("run -- sh");
+    terminal.press(b"word\r");
+    terminal.expect("got word");
+    terminal.expect("prompt> ");
+    terminal.press(b"exit\n");
+    assert_eq!(wait(&mut shell).code(), Some(0));
+}
