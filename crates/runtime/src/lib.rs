@@ -24,12 +24,12 @@ mod scribe;
 mod system;
 mod task;
 
-pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 pub use cofferdam_exec::host::Surroundings;
+pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 pub use options::RuntimeOptions;
 pub use run::{FrontDoor, RunRequest};
-pub use runtime::{Reconciled, Runtime};
+pub use runtime::Runtime;
 pub use task::{
-    DiffForm, TaskDiff, TaskDropped, TaskMerge, TaskOverview, TaskProgress, TaskRunRequest,
-    TaskState, TaskUndone,
+    DiffForm, MergeOptions, Reconciled, TaskDiff, TaskDropped, TaskMerge, TaskOverview,
+    TaskProgress, TaskRunRequest, TaskState, TaskUndone,
 };

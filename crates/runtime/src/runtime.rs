@@ -7,7 +7,6 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
 use cofferdam_core::mask::Masker;
 use cofferdam_core::operation::RunCommand;
-use cofferdam_core::outcome::Status;
 use cofferdam_core::plan::{self, CommandOptions, WorkspaceView};
 use cofferdam_core::policy::{EffectivePolicy, Explanation};
 use cofferdam_core::spec::{LaunchSpec, Network, StreamPlan};
@@ -19,19 +18,6 @@ use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 use crate::options::RuntimeOptions;
 use crate::scribe::Scribe;
 use crate::system::SystemHost;
-
-/// A task that a plane left behind when it died, as it was settled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reconciled {
-    /// The task's number.
-    pub number: u64,
-    /// Its goal.
-    pub goal: String,
-    /// What it is now.
-    pub status: Status,
-    /// What became of its place, in words.
-    pub place: String,
-}
 
 /// Carries out operations for one caller. Shared by reference between threads.
 #[derive(Debug)]
@@ -82,7 +68,11 @@ impl Runtime {
             ),
         };
         let data_dir = directory.path().to_owned();
-        let masker = Masker::new(host::secret_values(&surroundings).into_iter().map(|(_, value)| value));
+        let masker = Masker::new(
+            host::secret_values(&surroundings)
+                .into_iter()
+                .map(|(_, value)| value),
+        );
         let plane = Plane::open(PlaneOptions {
             data: Some(directory),
             journal,

@@ -24,7 +24,6 @@ pub(crate) struct Course<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) who: Participants,
     pub(crate) task: TaskId,
-    pub(crate) thread: ThreadId,
     pub(crate) worker: AgentId,
     pub(crate) subject: Subject,
     pub(crate) number: u64,
@@ -32,6 +31,10 @@ pub(crate) struct Course<'a> {
     pub(crate) control: Control,
     pub(crate) progress: &'a mut dyn FnMut(TaskProgress),
     pub(crate) evidence: Vec<EvidenceItem>,
+    /// What of the user's checkout is not in the tree, with the flag that would carry it in.
+    pub(crate) left_behind: Vec<String>,
+    /// What else is worth a word.
+    pub(crate) notes: Vec<String>,
     /// The first failure of the journal; what happens goes on and is told by the result.
     pub(crate) trouble: Option<Problem>,
     denials: HashMap<Denial, usize>,
@@ -57,7 +60,6 @@ impl<'a> Course<'a> {
             runtime,
             who,
             task,
-            thread,
             worker,
             subject,
             number: 0,
@@ -65,6 +67,8 @@ impl<'a> Course<'a> {
             control,
             progress,
             evidence: Vec::new(),
+            left_behind: Vec::new(),
+            notes: Vec::new(),
             trouble: None,
             denials: HashMap::new(),
         }
@@ -75,7 +79,12 @@ impl<'a> Course<'a> {
     }
 
     /// Writes one event about the task; gives its position.
-    pub(crate) fn say(&mut self, kind: &'static str, severity: Severity, data: Value) -> Option<u64> {
+    pub(crate) fn say(
+        &mut self,
+        kind: &'static str,
+        severity: Severity,
+        data: Value,
+    ) -> Option<u64> {
         let line = Line::new(kind, &self.subject, data).severity(severity);
         match self.runtime.scribe.say(line) {
             Ok(pos) => Some(pos),

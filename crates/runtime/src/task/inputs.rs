@@ -22,7 +22,9 @@ const FAMILIES: &[Family] = &[
         tests: &[],
     },
     Family {
-        programs: &["npm", "npx", "yarn", "pnpm", "bun", "node", "jest", "vitest", "mocha", "tsc"],
+        programs: &[
+            "npm", "npx", "yarn", "pnpm", "bun", "node", "jest", "vitest", "mocha", "tsc",
+        ],
         settings: &[
             "package.json",
             "package-lock.json",
@@ -45,7 +47,9 @@ const FAMILIES: &[Family] = &[
         tests: &["*.test.*", "*.spec.*", "__tests__/*"],
     },
     Family {
-        programs: &["pytest", "py.test", "python", "python3", "tox", "nox", "hatch", "poetry", "uv"],
+        programs: &[
+            "pytest", "py.test", "python", "python3", "tox", "nox", "hatch", "poetry", "uv",
+        ],
         settings: &[
             "pyproject.toml",
             "pytest.ini",
@@ -100,7 +104,13 @@ const FAMILIES: &[Family] = &[
     },
     Family {
         programs: &["cmake", "ctest", "ninja", "meson"],
-        settings: &["CMakeLists.txt", "CMakePresets.json", "*.cmake", "meson.build", "build.ninja"],
+        settings: &[
+            "CMakeLists.txt",
+            "CMakePresets.json",
+            "*.cmake",
+            "meson.build",
+            "build.ninja",
+        ],
         tests: &[],
     },
     Family {
@@ -110,22 +120,45 @@ const FAMILIES: &[Family] = &[
     },
     Family {
         programs: &["bazel", "bazelisk"],
-        settings: &["BUILD", "BUILD.bazel", "WORKSPACE", "MODULE.bazel", ".bazelrc"],
+        settings: &[
+            "BUILD",
+            "BUILD.bazel",
+            "WORKSPACE",
+            "MODULE.bazel",
+            ".bazelrc",
+        ],
         tests: &[],
     },
     Family {
         programs: &["rake", "bundle", "rspec"],
-        settings: &["Rakefile", "Gemfile", "Gemfile.lock", ".rspec", "spec_helper.rb"],
+        settings: &[
+            "Rakefile",
+            "Gemfile",
+            "Gemfile.lock",
+            ".rspec",
+            "spec_helper.rb",
+        ],
         tests: &["*_spec.rb", "*_test.rb"],
     },
     Family {
         programs: &["composer", "phpunit"],
-        settings: &["composer.json", "composer.lock", "phpunit.xml", "phpunit.xml.dist"],
+        settings: &[
+            "composer.json",
+            "composer.lock",
+            "phpunit.xml",
+            "phpunit.xml.dist",
+        ],
         tests: &["*Test.php"],
     },
     Family {
         programs: &["dotnet"],
-        settings: &["*.csproj", "*.fsproj", "*.sln", "Directory.Build.props", "global.json"],
+        settings: &[
+            "*.csproj",
+            "*.fsproj",
+            "*.sln",
+            "Directory.Build.props",
+            "global.json",
+        ],
         tests: &[],
     },
     Family {
@@ -147,7 +180,9 @@ pub(crate) fn tampered(
     for change in changes {
         let paths = std::iter::once(&change.path).chain(&change.from);
         for path in paths {
-            let is_read = words.iter().any(|words| reads(words, path, change.change, cwd));
+            let is_read = words
+                .iter()
+                .any(|words| reads(words, path, change.change, cwd));
             if is_read && !found.contains(path) {
                 found.push(path.clone());
             }
@@ -178,7 +213,10 @@ fn reads(words: &[String], path: &BytePath, change: ChangeKind, cwd: &BytePath) 
 impl Family {
     fn reads(&self, path: &BytePath, change: ChangeKind) -> bool {
         let text = path.to_text();
-        let is_setting = self.settings.iter().any(|pattern| ends_with(&text, pattern));
+        let is_setting = self
+            .settings
+            .iter()
+            .any(|pattern| ends_with(&text, pattern));
         let is_test = change != ChangeKind::Added
             && self.tests.iter().any(|pattern| ends_with(&text, pattern));
         is_setting || is_test
@@ -191,7 +229,10 @@ fn names(word: &str, path: &BytePath, cwd: &BytePath) -> bool {
         // An absolute path names something of the tree only by the end of it; that is not known here.
         return false;
     } else {
-        cwd.as_bytes().split(|byte| *byte == b'/').filter(|one| !one.is_empty()).collect()
+        cwd.as_bytes()
+            .split(|byte| *byte == b'/')
+            .filter(|one| !one.is_empty())
+            .collect()
     };
     for piece in word.as_bytes().split(|byte| *byte == b'/') {
         match piece {
@@ -211,7 +252,8 @@ fn names(word: &str, path: &BytePath, cwd: &BytePath) -> bool {
 /// pattern with a slash, for everything below.
 fn ends_with(path: &str, pattern: &str) -> bool {
     if let Some(directory) = pattern.strip_suffix("/*") {
-        return path.starts_with(&format!("{directory}/")) || path.contains(&format!("/{directory}/"));
+        return path.starts_with(&format!("{directory}/"))
+            || path.contains(&format!("/{directory}/"));
     }
     let depth = pattern.matches('/').count() + 1;
     let pieces: Vec<&str> = path.split('/').collect();
@@ -257,7 +299,10 @@ mod tests {
     }
 
     fn found(check: &str, changes: &[(&str, ChangeKind)]) -> Vec<String> {
-        let changes: Vec<_> = changes.iter().map(|(path, kind)| change(path, *kind)).collect();
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|(path, kind)| change(path, *kind))
+            .collect();
         tampered(&[check.to_owned()], &changes, &BytePath::default())
             .iter()
             .map(ToString::to_string)
@@ -274,7 +319,10 @@ mod tests {
         ];
         assert_eq!(found("make -j2 check", &all), ["Makefile", "sub/rules.mk"]);
         assert_eq!(found("CC=gcc make", &all), ["Makefile", "sub/rules.mk"]);
-        assert_eq!(found("sh -c 'cd x && make'", &all), ["Makefile", "sub/rules.mk"]);
+        assert_eq!(
+            found("sh -c 'cd x && make'", &all),
+            ["Makefile", "sub/rules.mk"]
+        );
         assert_eq!(found("remake", &all), Vec::<String>::new());
         let python = [
             ("conftest.py", Added),
@@ -282,9 +330,15 @@ mod tests {
             ("lib/test_old.py", Deleted),
             ("lib/code.py", Modified),
         ];
-        assert_eq!(found("python3 -m pytest -q", &python), ["conftest.py", "lib/test_old.py"]);
         assert_eq!(
-            found("cargo test", &[("a/build.rs", Modified), ("a/src/lib.rs", Modified)]),
+            found("python3 -m pytest -q", &python),
+            ["conftest.py", "lib/test_old.py"]
+        );
+        assert_eq!(
+            found(
+                "cargo test",
+                &[("a/build.rs", Modified), ("a/src/lib.rs", Modified)]
+            ),
             ["a/build.rs"]
         );
     }
@@ -292,8 +346,15 @@ mod tests {
     #[test]
     fn c107_what_a_check_names_is_named() {
         use ChangeKind::Modified;
-        let all = [("scripts/check.sh", Modified), ("scripts2", Modified), ("a.txt", Modified)];
-        assert_eq!(found("./scripts/check.sh --all", &all), ["scripts/check.sh"]);
+        let all = [
+            ("scripts/check.sh", Modified),
+            ("scripts2", Modified),
+            ("a.txt", Modified),
+        ];
+        assert_eq!(
+            found("./scripts/check.sh --all", &all),
+            ["scripts/check.sh"]
+        );
         assert_eq!(found("bash scripts/check.sh", &all), ["scripts/check.sh"]);
         assert_eq!(found("ls scripts", &all), ["scripts/check.sh"]);
         assert_eq!(found("grep -q two <a.txt", &all), ["a.txt"]);

@@ -140,9 +140,7 @@ pub(crate) fn each(
         event_type: Some(kind.to_owned()),
         ..EventFilter::default()
     };
-    let mut query = Query::of(filter)
-        .limit(limits::PAGE_EVENTS_CAP)
-        .resolved();
+    let mut query = Query::of(filter).limit(limits::PAGE_EVENTS_CAP).resolved();
     loop {
         let page = journal.read(&query).map_err(|error| error.to_problem())?;
         let next = page.next();

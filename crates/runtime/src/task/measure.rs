@@ -77,7 +77,10 @@ pub(crate) fn since(enclosure: &Enclosure, before: &Snapshot) -> Option<Measured
 
 /// Reads `--raw --numstat -z`: first every raw entry, then the figures in the same order.
 fn parse(output: &[u8]) -> Option<Measured> {
-    let mut fields = output.split(|byte| *byte == 0).filter(|field| !field.is_empty()).peekable();
+    let mut fields = output
+        .split(|byte| *byte == 0)
+        .filter(|field| !field.is_empty())
+        .peekable();
     let mut files = Vec::new();
     while fields.peek().is_some_and(|field| field.starts_with(b":")) {
         let raw = fields.next()?;
@@ -89,7 +92,11 @@ fn parse(output: &[u8]) -> Option<Measured> {
             b'R' | b'C' => (
                 BytePath::from_bytes(fields.next()?),
                 Some(first),
-                if *status == b'R' { ChangeKind::Renamed } else { ChangeKind::Added },
+                if *status == b'R' {
+                    ChangeKind::Renamed
+                } else {
+                    ChangeKind::Added
+                },
             ),
             _ => (first, None, ChangeKind::Modified),
         };
@@ -144,7 +151,14 @@ mod tests {
         let told: Vec<_> = measured
             .files
             .iter()
-            .map(|file| (file.path.to_string(), file.change, file.binary, file.added_lines))
+            .map(|file| {
+                (
+                    file.path.to_string(),
+                    file.change,
+                    file.binary,
+                    file.added_lines,
+                )
+            })
             .collect();
         assert_eq!(
             told,
@@ -155,7 +169,10 @@ mod tests {
             ]
         );
         assert_eq!(measured.files[2].from, Some("old".into()));
-        assert_eq!(measured.summary.text, "3 files, 1 line added, 2 lines removed");
+        assert_eq!(
+            measured.summary.text,
+            "3 files, 1 line added, 2 lines removed"
+        );
         assert_eq!(parse(b"").unwrap().summary.files, 0);
     }
 }

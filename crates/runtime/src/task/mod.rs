@@ -1,10 +1,19 @@
 //! Tasks: a goal given to a worker, in an isolation, with a result.
 
 mod actions;
+mod course;
 mod drive;
+mod inputs;
+mod ledger;
+mod measure;
 mod overview;
+mod place;
+mod reconcile;
 mod request;
+mod verify;
+mod words;
 
-pub use actions::{DiffForm, TaskDiff, TaskDropped, TaskMerge, TaskUndone};
+pub use actions::{DiffForm, MergeOptions, TaskDiff, TaskDropped, TaskMerge, TaskUndone};
 pub use overview::{TaskOverview, TaskState};
+pub use reconcile::Reconciled;
 pub use request::{TaskProgress, TaskRunRequest};

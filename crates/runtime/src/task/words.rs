@@ -36,7 +36,11 @@ fn duration(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{milliseconds} ms"),
         1_000..60_000 => format!("{:.1} s", milliseconds as f64 / 1_000.0),
-        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds / 1_000 % 60),
+        _ => format!(
+            "{} min {} s",
+            milliseconds / 60_000,
+            milliseconds / 1_000 % 60
+        ),
     }
 }
 
@@ -75,7 +79,9 @@ pub(crate) fn sentence(result: &TaskResult) -> String {
             let took = duration(outcome.elapsed_ms);
             match (result.status, outcome.return_code, &outcome.signal) {
                 (Status::Completed, ..) => format!("completed in {took}"),
-                (Status::Failed, Some(code), _) => format!("failed with exit code {code} after {took}"),
+                (Status::Failed, Some(code), _) => {
+                    format!("failed with exit code {code} after {took}")
+                }
                 (Status::Failed, None, Some(signal)) => format!("ended by {signal} after {took}"),
                 (status, ..) => format!("{status} after {took}"),
             }

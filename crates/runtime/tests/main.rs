@@ -1,0 +1,16 @@
+//! The runtime on a real repository, behind real walls, each test in a home of its own.
+
+#[path = "main/support.rs"]
+mod support;
+
+#[path = "main/commands.rs"]
+mod commands;
+
+#[path = "main/tasks.rs"]
+mod tasks;
+
+#[path = "main/actions.rs"]
+mod actions;
+
+#[path = "main/scripted.rs"]
+mod scripted;

@@ -1,0 +1,223 @@
+//! A desk: a home, a data directory and a repository that belong to one test.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests drive git as a user would, and look where programs are"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use cofferdam_core::event::Event;
+use cofferdam_core::operation::{CommandForm, RunCommand};
+use cofferdam_core::outcome::CommandOutcome;
+use cofferdam_core::policy::{PolicyDocument, ProviderChoice};
+use cofferdam_core::task::{
+    Carry, CleanupPolicy, IsolationMode, TaskRequest, TaskResult, VerifyFrom, WorkspaceStrategy,
+};
+use cofferdam_exec::{CommandIo, Control};
+use cofferdam_journal::{Query, SystemAmbient};
+use cofferdam_runtime::{
+    FrontDoor, PolicyRequest, RunRequest, Runtime, RuntimeOptions, Surroundings, TaskProgress,
+    TaskRunRequest,
+};
+
+pub(crate) struct Desk {
+    _top: tempfile::TempDir,
+    pub(crate) home: PathBuf,
+    pub(crate) data: PathBuf,
+    pub(crate) repo: PathBuf,
+}
+
+/// Tells whether bubblewrap is here; says so when it is not.
+pub(crate) fn has_walls() -> bool {
+    let found = Path::new("/usr/bin/bwrap").exists();
+    if !found {
+        println!("skipped: bubblewrap is not installed");
+    }
+    found
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        let top = tempfile::tempdir().unwrap();
+        let base = top.path().canonicalize().unwrap();
+        let desk = Self {
+            home: base.join("home"),
+            data: base.join("data"),
+            repo: base.join("repo"),
+            _top: top,
+        };
+        std::fs::create_dir(&desk.home).unwrap();
+        std::fs::create_dir(&desk.repo).unwrap();
+        desk
+    }
+
+    /// A repository with one commit.
+    pub(crate) fn with_repository() -> Self {
+        let desk = Self::new();
+        desk.git(&["init", "-q", "-b", "main"]);
+        desk.write("Makefile", "all:\n\ttrue\n");
+        desk.write("a.txt", "one\n");
+        desk.write("b.txt", "b\nb\nb\nb\n");
+        desk.write(".gitignore", "ignored/\n");
+        desk.git(&["add", "-A"]);
+        desk.git(&["commit", "-qm", "base"]);
+        desk
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.repo.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.repo.join(name)).unwrap()
+    }
+
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let output = Command::new("git")
+            .current_dir(&self.repo)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", &self.home)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .args(["-c", "user.name=T", "-c", "user.email=t@example.com"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "git {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned()
+    }
+
+    /// What a user would see of the repository: status, commit, names, references but ours.
+    pub(crate) fn look(&self) -> String {
+        let mut names: Vec<_> = std::fs::read_dir(&self.repo)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        let references = self.git(&["for-each-ref", "--format=%(refname) %(objectname)"]);
+        let references: Vec<_> = references
+            .lines()
+            .filter(|line| !line.contains("cofferdam/"))
+            .collect();
+        format!(
+            "{}\n{}\n{names:?}\n{references:?}\n{}",
+            self.git(&["status", "--porcelain"]),
+            self.git(&["rev-parse", "HEAD"]),
+            std::fs::read_to_string(self.repo.join(".git/config")).unwrap(),
+        )
+    }
+
+    pub(crate) fn options(&self) -> RuntimeOptions {
+        let path = std::env::var_os("PATH").unwrap();
+        let surroundings = Surroundings::new(
+            [
+                ("PATH", path),
+                ("HOME", self.home.clone().into_os_string()),
+                ("COFFERDAM_DATA_DIR", self.data.clone().into_os_string()),
+                ("API_TOKEN", "s3cret-value".into()),
+            ],
+            &self.repo,
+        );
+        RuntimeOptions::new(surroundings, Arc::new(SystemAmbient::new()))
+    }
+
+    pub(crate) fn runtime(&self) -> Runtime {
+        Runtime::open(self.options()).unwrap()
+    }
+}
+
+pub(crate) fn shell_task(script: &str) -> TaskRequest {
+    TaskRequest {
+        goal: "try it".to_owned(),
+        command: CommandForm::Argv(
+            ["sh", "-c", script]
+                .iter()
+                .map(|one| (*one).into())
+                .collect(),
+        ),
+        cwd: None,
+        verify: Vec::new(),
+        verify_from: VerifyFrom::Task,
+        setup: Vec::new(),
+        isolation_mode: IsolationMode::Worktree,
+        workspace_strategy: WorkspaceStrategy::Ephemeral,
+        cleanup_policy: CleanupPolicy::OnSuccess,
+        carry: Carry::None,
+        worker: None,
+        timeout: Some(60.0),
+        idle_timeout: None,
+        verify_timeout: Some(60.0),
+    }
+}
+
+pub(crate) fn task(runtime: &Runtime, task: TaskRequest) -> TaskResult {
+    task_with(
+        runtime,
+        PolicyRequest::default(),
+        task,
+        &Control::new(),
+        &mut |_| {},
+    )
+}
+
+pub(crate) fn task_with(
+    runtime: &Runtime,
+    policy: PolicyRequest,
+    task: TaskRequest,
+    control: &Control,
+    progress: &mut dyn FnMut(TaskProgress),
+) -> TaskResult {
+    runtime
+        .run_task(TaskRunRequest {
+            policy,
+            task,
+            front_door: FrontDoor::Embedded,
+            io: CommandIo::Capture { input: None },
+            progress,
+            control: control.clone(),
+        })
+        .unwrap()
+}
+
+pub(crate) fn provider(choice: ProviderChoice) -> PolicyRequest {
+    PolicyRequest {
+        owner: PolicyDocument {
+            provider: Some(choice),
+            ..PolicyDocument::default()
+        },
+        ..PolicyRequest::default()
+    }
+}
+
+pub(crate) fn run(runtime: &Runtime, policy: PolicyRequest, command: RunCommand) -> CommandOutcome {
+    runtime.run_command(RunRequest {
+        policy,
+        command,
+        front_door: FrontDoor::Embedded,
+        io: CommandIo::Capture { input: None },
+        control: Control::new(),
+    })
+}
+
+pub(crate) fn events(runtime: &Runtime) -> Vec<Event> {
+    let query = Query::default().limit(1000).resolved();
+    let page = runtime.journal().read(&query).unwrap();
+    assert!(!page.more, "a test that writes so much reads pages");
+    page.events
+}
+
+pub(crate) fn kinds(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.kind.as_str()).collect()
+}
