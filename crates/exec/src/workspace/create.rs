@@ -131,7 +131,7 @@ impl Creation<'_> {
         let git = &self.workspaces.git;
         let found = discover(git, request.workspace.as_path())?;
         let repository = found.repository;
-        let (base, branch) = match &request.base {
+        let (base, mut branch) = match &request.base {
             None => (found.head, found.branch),
             Some(revision) => (git.commit(&repository, revision)?, None),
         };
@@ -144,6 +144,14 @@ impl Creation<'_> {
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok::<_, GitError>((configuration?, references?))
         })?;
+        if let Some(revision) = &request.base {
+            let full = format!("refs/heads/{}", revision.trim_start_matches("refs/heads/"));
+            branch = references
+                .iter()
+                .map(|one| &one.name)
+                .find(|name| **name == full)
+                .cloned();
+        }
         let survey = Survey {
             repository,
             configuration,
@@ -225,6 +233,7 @@ impl Creation<'_> {
             carried: None,
             strategy: request.strategy,
             state: TreeState::Making,
+            continues: None,
             seeds: Vec::new(),
             notes,
             harvest: None,
@@ -440,6 +449,7 @@ impl Creation<'_> {
         let paths: Vec<&Path> = borrowed.iter().map(PathBuf::as_path).collect();
         let others = |one: &&Reference| !one.name.starts_with("refs/heads/cofferdam/");
         let references: Vec<Reference> = survey.references.iter().filter(others).cloned().collect();
+        let attributes = read(repository.common_dir.join("info/attributes"));
         let shallow = read(repository.common_dir.join("shallow"));
         let directory = GitDirectory {
             borrowed: &paths,
@@ -449,6 +459,7 @@ impl Creation<'_> {
             head: &format!("ref: {branch}"),
             branch: Some((&branch, &record.base.oid)),
             exclude: &self.excludes(survey),
+            attributes: attributes.as_deref(),
             sparse: sparse.as_deref(),
             shallow: shallow.as_deref(),
             work_tree: None,

@@ -98,13 +98,16 @@ impl Workspaces {
                 });
             }
             let saved = record.saved_prefix();
-            let found = self.git.references(repository, &[&branch, &saved])?;
+            let base = record.base_reference();
+            let found = self.git.references(repository, &[&branch, &saved, &base])?;
             let trash = record.trash_prefix();
             let mut dropped = Vec::new();
             let mut changes = Vec::new();
             for Reference { name, oid, .. } in found {
                 let kept = if name == branch {
                     format!("{trash}/branch")
+                } else if name == base {
+                    format!("{trash}/base")
                 } else if let Some(rest) = name.strip_prefix(&saved) {
                     format!("{trash}/saved{rest}")
                 } else {

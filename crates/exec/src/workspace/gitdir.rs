@@ -56,6 +56,8 @@ pub(crate) struct GitDirectory<'a> {
     pub(crate) branch: Option<(&'a str, &'a str)>,
     /// `info/exclude`.
     pub(crate) exclude: &'a [u8],
+    /// `info/attributes`, where there is one.
+    pub(crate) attributes: Option<&'a [u8]>,
     /// `info/sparse-checkout`, where there is one.
     pub(crate) sparse: Option<&'a [u8]>,
     /// `shallow`, where there is one.
@@ -88,6 +90,9 @@ impl GitDirectory<'_> {
             .collect();
         std::fs::write(path.join("objects/info/alternates"), alternates)?;
         std::fs::write(path.join("info/exclude"), self.exclude)?;
+        if let Some(attributes) = self.attributes {
+            std::fs::write(path.join("info/attributes"), attributes)?;
+        }
         if let Some(sparse) = self.sparse {
             std::fs::write(path.join("info/sparse-checkout"), sparse)?;
         }

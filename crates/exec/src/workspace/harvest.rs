@@ -55,6 +55,8 @@ struct Found {
     head_branch: Option<String>,
     references: Vec<(String, String)>,
     stash: Vec<String>,
+    /// Commits from which a detached `HEAD` went away to something else.
+    left: Vec<String>,
     status: Status,
 }
 
@@ -62,6 +64,7 @@ struct Found {
 struct Snapshot {
     commit: String,
     uncommitted: bool,
+    unsaved: Vec<Unsaved>,
 }
 
 impl Workspaces {
@@ -124,15 +127,20 @@ impl Workspaces {
             seeds_changed,
             ..harvest
         };
-        if let Some(name) = pack {
-            sweep_scratch(record.tree_path(), &name);
-        }
-        if record.strategy == WorkspaceStrategy::Persistent {
-            self.settle_persistent(&harvest.commit, walls)?;
+        sweep_scratch(record.tree_path(), pack.as_deref());
+        let mut notes = record.notes.clone();
+        if record.strategy == WorkspaceStrategy::Persistent
+            && let Err(error) = self.settle_persistent(&harvest.commit, walls)
+        {
+            // What it did is brought in; the next task of this worker will hear of it again.
+            notes.push(format!(
+                "the tree could not be put in order for the next task: {error}"
+            ));
         }
         let done = WorktreeRecord {
             state: TreeState::Harvested,
             harvest: Some(harvest),
+            notes,
             ..record.clone()
         };
         self.acting(|| done.save(&self.places(&done.repository)))?;
@@ -205,6 +213,7 @@ impl Workspaces {
             file.untracked = found.status.untracked.contains(file.path.as_bytes());
         }
         let mut unsaved = found.status.unsaved.clone();
+        unsaved.extend(snapshot.unsaved.iter().cloned());
         for path in diff.gitlinks {
             if !unsaved.iter().any(|one| one.path == path) {
                 let why = "a repository of its own stands there".to_owned();
@@ -280,23 +289,14 @@ fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found, WorkspaceE
             references.push((name.to_owned(), read_oid(oid.as_bytes())?));
         }
     }
-    let head = inside.git(&["rev-parse", "-q", "--verify", "HEAD^{commit}"], &[], None)?;
-    let head = if head.code == Some(0) {
-        Some(read_oid(&head.stdout)?)
-    } else {
-        None
+    let both = inside.git(&["rev-parse", "HEAD^{commit}", "HEAD^{tree}"], &[], None)?;
+    let (head, head_tree) = match both.stdout.split(|byte| *byte == b'\n').collect::<Vec<_>>()[..] {
+        [commit, tree, ..] if both.code == Some(0) => {
+            (Some(read_oid(commit)?), Some(read_oid(tree)?))
+        }
+        _ => (None, None),
     };
-    let head_tree = if head.is_some() {
-        let output = inside.output(
-            "reading HEAD",
-            &["rev-parse", "--verify", "HEAD^{tree}"],
-            &[],
-            None,
-        )?;
-        Some(read_oid(&output)?)
-    } else {
-        None
-    };
+    let left = left_detached(inside, head.as_deref())?;
     let stash = if references.iter().any(|(name, _)| name == "refs/stash") {
         let output = inside.output(
             "listing the stash",
@@ -332,8 +332,43 @@ fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found, WorkspaceE
         head_branch,
         references,
         stash,
+        left,
         status,
     })
+}
+
+/// Finds commits that only the log of `HEAD` still knows, because a detached `HEAD` left them.
+///
+/// Commits that were amended, rebased or reset away are not among them: those were let go on purpose.
+fn left_detached(inside: Inside<'_>, head: Option<&str>) -> Result<Vec<String>, WorkspaceError> {
+    let log = inside.git(&["log", "-g", "--format=%gs", "HEAD", "--"], &[], None)?;
+    let mut found: Vec<String> = Vec::new();
+    for line in String::from_utf8_lossy(&log.stdout).lines() {
+        let from = line
+            .strip_prefix("checkout: moving from ")
+            .and_then(|rest| rest.split(' ').next());
+        if let Some(oid) = from.and_then(|from| read_oid(from.as_bytes()).ok())
+            && !found.contains(&oid)
+        {
+            found.push(oid);
+        }
+    }
+    if found.is_empty() {
+        return Ok(found);
+    }
+    let mut revisions = found.join("\n");
+    revisions.push_str("\n--not\n--all\n");
+    revisions.extend(head.map(|head| format!("{head}\n")));
+    let arguments = ["rev-list", "--stdin", "--ignore-missing"];
+    let unknown = inside.output(
+        "looking for left commits",
+        &arguments,
+        &[],
+        Some(revisions.into_bytes()),
+    )?;
+    let unknown = String::from_utf8_lossy(&unknown).into_owned();
+    found.retain(|oid| unknown.lines().any(|line| line == oid));
+    Ok(found)
 }
 
 fn read_status(output: &[u8], record: &WorktreeRecord) -> Status {
@@ -387,12 +422,13 @@ fn take_snapshot(
     found: &Found,
     (name, email): &(String, String),
 ) -> Result<Snapshot, WorkspaceError> {
-    let last = |commit: &String| Snapshot {
+    let last = |commit: &String, unsaved| Snapshot {
         commit: commit.clone(),
         uncommitted: false,
+        unsaved,
     };
     if let (false, Some(head)) = (found.status.dirty, &found.head) {
-        return Ok(last(head));
+        return Ok(last(head, Vec::new()));
     }
     let index = format!(".git/{SCRATCH}-index");
     let environment = [("GIT_INDEX_FILE", index.as_str())];
@@ -414,11 +450,17 @@ fn take_snapshot(
         &environment,
         None,
     )?;
-    if added.code != Some(0) {
-        let said = String::from_utf8_lossy(&added.stderr).trim().to_owned();
-        return Err(WorkspaceError::rejected(format!(
-            "some files cannot be saved: {said}"
-        )));
+    let mut unsaved = Vec::new();
+    if added.code == Some(1) {
+        // Some files could not be read; the others are saved, and the tree stays.
+        let said = String::from_utf8_lossy(&added.stderr);
+        let why = said.lines().next().unwrap_or("git add failed").to_owned();
+        unsaved.push(Unsaved {
+            path: ".".into(),
+            why,
+        });
+    } else {
+        good("saving files", added)?;
     }
     if !record.seeds.is_empty() && found.head.is_some() {
         let mut paths = Vec::new();
@@ -443,7 +485,7 @@ fn take_snapshot(
     }
     let tree = read_oid(&inside.output("saving the tree", &["write-tree"], &environment, None)?)?;
     if let (Some(head), true) = (&found.head, found.head_tree.as_ref() == Some(&tree)) {
-        return Ok(last(head));
+        return Ok(last(head, unsaved));
     }
     let environment = [
         ("GIT_AUTHOR_NAME", name.as_str()),
@@ -460,6 +502,7 @@ fn take_snapshot(
     Ok(Snapshot {
         commit: read_oid(&output)?,
         uncommitted: true,
+        unsaved,
     })
 }
 
@@ -498,6 +541,9 @@ fn to_save(
             format!("stash/{number}"),
             oid,
         );
+    }
+    for (number, oid) in found.left.iter().enumerate() {
+        save("HEAD, detached", format!("detached/{number}"), oid);
     }
     if saved.len() > MOST_SAVED {
         return Err(WorkspaceError::rejected(format!(
@@ -560,12 +606,17 @@ fn in_progress(tree: &Path) -> Vec<String> {
 }
 
 /// Removes what the harvest left in the task's git directory, which may stay.
-fn sweep_scratch(tree: &Path, name: &str) {
+fn sweep_scratch(tree: &Path, name: Option<&str>) {
     let Ok(git_dir) = files::open_directory(&tree.join(".git")) else {
         return;
     };
-    let pack = ["pack", "idx", "rev"].map(|kind| format!("{SCRATCH}-{name}.{kind}"));
-    for file in pack.into_iter().chain([format!("{SCRATCH}-index")]) {
+    let pack = ["pack", "idx", "rev"];
+    let pack = name.map(|name| pack.map(|kind| format!("{SCRATCH}-{name}.{kind}")));
+    for file in pack
+        .into_iter()
+        .flatten()
+        .chain([format!("{SCRATCH}-index")])
+    {
         // Nobody misses it, and it is in nobody's way.
         let _ = rustix::fs::unlinkat(&git_dir, file, rustix::fs::AtFlags::empty());
     }

@@ -68,7 +68,7 @@ impl Workspaces {
     ) -> Result<Merged, WorkspaceError> {
         let repository = &record.user_repository();
         let target = match (&request.target, &record.base.reference) {
-            (Some(name), _) => format!("refs/heads/{name}"),
+            (Some(name), _) => format!("refs/heads/{}", short(name)),
             (None, Some(name)) => name.clone(),
             (None, None) => {
                 let why = "the task did not begin from a branch; name the one to merge into";
@@ -251,6 +251,11 @@ impl Workspaces {
             None => None,
             Some(path) => {
                 let checkout = self.clean_checkout(repository, path, &branch, merged)?;
+                // Files that were touched and not changed would count as changes below.
+                self.git
+                    .on(&checkout.git_dir, &checkout.path)
+                    .args(["update-index", "-q", "--refresh"])
+                    .run()?;
                 // A try that writes nothing: what it would refuse is found before anything moves.
                 let tried = two_trees(&checkout, &["-u", "-n"]);
                 if let Err(GitError::Failed { stderr, .. }) = tried {

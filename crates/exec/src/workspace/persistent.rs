@@ -68,6 +68,7 @@ pub(super) fn take_over(
             "the tree still holds what {} left in it, which was not brought in",
             before.record
         ));
+        record.continues = Some(before.record);
         // Two references hold the same base for a moment; the older one goes with its task.
         let _lock = RepositoryLock::take(&workspaces.locks(), &repository.common_dir)?;
         workspaces.release(&repository, &older)?;
@@ -92,11 +93,7 @@ impl Workspaces {
             walls,
         };
         let mut arguments = vec!["checkout", "-q", "-B", &record.branch];
-        let is_left_over = record
-            .notes
-            .iter()
-            .any(|note| note.contains("was not brought in"));
-        if !is_left_over {
+        if record.continues.is_none() {
             arguments.push(&record.base.oid);
         }
         inside.output("going to the task's branch", &arguments, &[], None)?;

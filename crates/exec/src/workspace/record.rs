@@ -158,6 +158,8 @@ pub struct WorktreeRecord {
     pub strategy: WorkspaceStrategy,
     /// How far it got.
     pub state: TreeState,
+    /// The record of an earlier task whose work, cut off and never brought in, is still in the tree.
+    pub continues: Option<String>,
     /// Files that were copied in.
     pub seeds: Vec<Seed>,
     /// What is off or different from the user's checkout, in words.

@@ -246,8 +246,10 @@ impl Workspaces {
                     proof.head_saved_by = Some("the base, unchanged".to_owned());
                 }
             }
-            None if record.state == TreeState::Making => {
-                // Nothing ever ran in it.
+            None if record.state == TreeState::Making
+                && record.strategy == WorkspaceStrategy::Ephemeral =>
+            {
+                // Nothing ever ran in it; in a tree that lasts, an earlier task may have.
                 proof.head = Some(record.base.oid.clone());
                 proof.head_saved_by = Some("nothing ran in it".to_owned());
             }
@@ -363,8 +365,16 @@ fn marker_matches(record: &WorktreeRecord) -> bool {
 impl WorktreeRecord {
     /// Whether the directory at the tree's path is the one that was made.
     pub(super) fn is_same_directory(&self) -> bool {
-        let found = self.tree_path().symlink_metadata();
-        found.is_ok_and(|found| found.is_dir() && self.identity == Some((found.dev(), found.ino())))
+        let tree = self.tree_path();
+        // The number of a device may change with a restart; the file system is that of our root.
+        let root = tree
+            .parent()
+            .and_then(|parent| parent.symlink_metadata().ok());
+        let device = root.map(|root| root.dev());
+        tree.symlink_metadata().is_ok_and(|found| {
+            let same_inode = self.identity.is_some_and(|(_, inode)| inode == found.ino());
+            found.is_dir() && same_inode && device == Some(found.dev())
+        })
     }
 }
 

@@ -146,6 +146,7 @@ fn fill(
         head: module.commit,
         branch: None,
         exclude: b"",
+        attributes: None,
         sparse: None,
         shallow: shallow.as_deref(),
         work_tree: Some(&work_tree),

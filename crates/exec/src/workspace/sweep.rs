@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::record::{TreeState, WorktreeRecord};
-use super::saga::Made;
+use super::saga::{Made, remove_empty_parent};
 use super::store::Lease;
 use super::{Places, WorkspaceError, Workspaces, files};
 
@@ -116,8 +116,11 @@ impl Workspaces {
     /// Only where the record says that nothing ran in it, its lease is free and the directory is
     /// the one that was made.
     pub fn take_back_half_made(&self, orphan: &Orphan) -> Result<bool, WorkspaceError> {
-        let (OrphanKind::HalfMade, Some(record)) = (orphan.kind, &orphan.record) else {
+        if orphan.kind != OrphanKind::HalfMade {
             return Ok(false);
+        }
+        let Some(record) = &orphan.record else {
+            return self.acting(|| forget_unwritten(&orphan.path));
         };
         self.acting(|| {
             let places = self.places(&record.repository);
@@ -164,6 +167,25 @@ impl Workspaces {
             Ok(left)
         })
     }
+}
+
+/// Takes away the place of a record that was never written: the first thing that is made.
+fn forget_unwritten(tree: &BytePath) -> Result<bool, WorkspaceError> {
+    let tree = tree.as_path();
+    let repository = tree.parent().and_then(Path::parent);
+    let Some(repository) = repository else {
+        return Ok(false);
+    };
+    let directory = repository.join(".records").join(relative(tree));
+    let Some(_lease) = Lease::take(&directory)? else {
+        return Ok(false);
+    };
+    if tree.exists() || WorktreeRecord::load(&directory)?.is_some() {
+        return Ok(false);
+    }
+    let gone = matches!(files::remove_tree(&directory), Ok(0));
+    remove_empty_parent(&directory);
+    Ok(gone)
 }
 
 fn relative(directory: &Path) -> PathBuf {

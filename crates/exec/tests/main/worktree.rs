@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
+    clippy::unused_self,
     clippy::unwrap_used,
     reason = "helpers of tests drive git and shells as a user would, and fail where they stand"
 )]

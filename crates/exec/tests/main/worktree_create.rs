@@ -415,6 +415,20 @@ fn a16_a17_the_intent_comes_first_and_a_half_made_tree_is_found() {
     assert_eq!(field.references(), ["refs/heads/main"]);
     assert_eq!(field.workspaces().orphans().unwrap(), []);
     field.create("w");
+    // Killed between the very first directory and its record.
+    let records = field
+        .trees
+        .join(field.create("x").record.repository)
+        .join(".records/run1/early");
+    std::fs::create_dir(&records).unwrap();
+    let orphans = field.workspaces().orphans().unwrap();
+    let early = orphans
+        .iter()
+        .find(|one| one.kind == OrphanKind::HalfMade)
+        .unwrap();
+    assert!(field.workspaces().take_back_half_made(early).unwrap());
+    assert!(!records.exists());
+    field.create("early");
 }
 
 #[test]

@@ -31,6 +31,11 @@ fn a_fast_forward_brings_the_clean_checkout_along_and_can_be_undone() {
     let field = Field::new();
     let record = task(&field, "w", "echo two >two; rm Makefile");
     let before = field.user_git(&["rev-parse", "main"]);
+    // Touched and not changed is not dirty.
+    shell(
+        &field.repository,
+        "cp -p Makefile copy; cat copy >Makefile; touch -d '2001-01-01' Makefile; rm copy",
+    );
     let merged = field.workspaces().merge(&record, &request()).unwrap();
     assert!(merged.fast_forward);
     assert_eq!(merged.checkout, Some(field.repository.as_path().into()));

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail where they stand")]
 
-use cofferdam_core::error::ErrorCode;
+use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::task::{ChangeKind, CleanupStatus};
-use cofferdam_exec::workspace::Workspaces;
+use cofferdam_exec::workspace::{InsideCall, InsideGit, InsideOutput, Workspaces};
 
 use crate::worktree::{Field, git, git_fails, paths, shell};
 
@@ -231,6 +231,66 @@ fn b10_prune_and_gc_of_the_task_reach_only_its_own() {
     );
     field.harvest(&first.record);
     assert_eq!(field.user_git(&["show", "cofferdam/run1/first:x"]), "x");
+}
+
+#[test]
+fn d4_commits_that_a_detached_head_left_are_saved_and_amended_ones_are_not() {
+    let field = Field::new();
+    let worktree = field.create("w");
+    field.work(
+        &worktree,
+        "git checkout -q --detach; echo lost >lost; git add lost; git commit -qm lost; git switch -q -
+         echo a >a; git add a; git commit -qm first; git commit -q --amend -m amended",
+    );
+    let record = field.harvest(&worktree.record);
+    let harvest = record.harvest.unwrap();
+    let saved: Vec<_> = harvest
+        .saved
+        .iter()
+        .map(|one| one.reference.as_str())
+        .collect();
+    assert_eq!(saved, ["refs/cofferdam/saved/run1/w/detached/0"]);
+    assert_eq!(
+        field.user_git(&["log", "-1", "--format=%s", saved[0]]),
+        "lost"
+    );
+    assert_eq!(
+        field.user_git(&["log", "--format=%s", "main..cofferdam/run1/w"]),
+        "amended"
+    );
+}
+
+/// Walls in which `git add` says that it could not read a file.
+struct Unreadable(crate::worktree::Walls);
+
+impl InsideGit for Unreadable {
+    fn run(&self, call: &InsideCall) -> Result<InsideOutput, Problem> {
+        let mut output = self.0.run(call)?;
+        if call.argv.contains(&"--ignore-errors".into()) {
+            output.code = Some(1);
+            output.stderr = b"error: open(\"secret\"): Permission denied\n".to_vec();
+        }
+        Ok(output)
+    }
+}
+
+#[test]
+fn c12_an_unreadable_file_keeps_the_tree_and_the_rest_is_saved() {
+    let field = Field::new();
+    let worktree = field.create("w");
+    field.work(&worktree, "echo w >w");
+    let walls = Unreadable(field.walls(&worktree.record));
+    let record = field
+        .workspaces()
+        .harvest(&worktree.record, &walls)
+        .unwrap();
+    assert_eq!(field.user_git(&["show", "cofferdam/run1/w:w"]), "w");
+    let receipt = field
+        .workspaces()
+        .remove(&record, Some(worktree.lease))
+        .unwrap();
+    assert_eq!(receipt.status(), CleanupStatus::KeptDirty);
+    assert!(receipt.proof.unsaved[0].why.contains("Permission denied"));
 }
 
 fn rejected(field: &Field, script: &str) -> String {
