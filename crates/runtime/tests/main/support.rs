@@ -51,6 +51,8 @@ impl Desk {
         };
         std::fs::create_dir(&desk.home).unwrap();
         std::fs::create_dir(&desk.repo).unwrap();
+        let identity = "[user]\n\tname = T\n\temail = t@example.com\n";
+        std::fs::write(desk.home.join(".gitconfig"), identity).unwrap();
         desk
     }
 
