@@ -27,12 +27,14 @@ const FIRST_CONTENT: RawFd = 7;
 
 /// What whoever mounts an overlay has to hold: mounting, and changing files in the layers, whose
 /// working directory nobody else may enter.
-pub const OVERLAY_CAPABILITIES: [&str; 5] = [
+pub const OVERLAY_CAPABILITIES: [&str; 6] = [
     "CAP_SYS_ADMIN",
     "CAP_DAC_OVERRIDE",
     "CAP_FOWNER",
     "CAP_CHOWN",
     "CAP_FSETID",
+    // To empty the bounding set afterwards.
+    "CAP_SETPCAP",
 ];
 
 /// Holds what bubblewrap is told.
@@ -315,4 +317,158 @@ pub fn start_bwrap(start: &BwrapStart<'_>) -> Result<Spawned, SandboxError> {
     spawning.landlock = start.landlock;
     spawning.control_group = start.control_group;
     spawn(&spawning)
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_core::spec::{
+        CacheOverlay, Identity, LandlockSpec, ProviderKind, ResourceLimits,
+    };
+
+    use super::*;
+
+    fn spec() -> EnclosureSpec {
+        let bind = |path: &str, access| Mount::Bind {
+            source: path.into(),
+            target: path.into(),
+            access,
+            optional: false,
+        };
+        EnclosureSpec {
+            provider: ProviderKind::Bwrap,
+            program: Some("/usr/bin/bwrap".into()),
+            workspace: "/srv/work".into(),
+            workspace_source: "/srv/work".into(),
+            identity: Identity {
+                uid: 1000,
+                gid: 1000,
+                groups: Vec::new(),
+            },
+            scratch: BytePath::default(),
+            mounts: vec![
+                bind("/srv/work", spec::Access::Write),
+                Mount::Mask {
+                    target: "/srv/work/.env".into(),
+                    directory: false,
+                },
+                Mount::Mask {
+                    target: "/srv/work/private".into(),
+                    directory: true,
+                },
+                bind("/usr", spec::Access::Read),
+                Mount::Symlink {
+                    link: "usr/lib".into(),
+                    target: "/lib".into(),
+                },
+                Mount::Content {
+                    target: "/etc/hosts".into(),
+                    content: "127.0.0.1 x".into(),
+                },
+                Mount::Temporary {
+                    target: "/tmp".into(),
+                    mode: 0o1777,
+                },
+                Mount::ReadOnly {
+                    target: "/srv".into(),
+                },
+                Mount::Proc {
+                    target: "/proc".into(),
+                },
+                Mount::Devices {
+                    target: "/dev".into(),
+                },
+            ],
+            caches: Vec::new(),
+            network: Network::None,
+            landlock: LandlockSpec::default(),
+            seccomp: SeccompSpec {
+                enabled: true,
+                sockets: SocketFamilies::Namespaced,
+                nested_sandbox: false,
+                ptrace: false,
+            },
+            protections: Vec::new(),
+            environment: Vec::new(),
+            limits: ResourceLimits::default(),
+            enforced_by: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    fn text(made: &BwrapArguments) -> String {
+        let words: Vec<_> = made
+            .arguments
+            .iter()
+            .map(|word| String::from_utf8_lossy(word))
+            .collect();
+        words.join(" ").replace(" --", "\n--")
+    }
+
+    #[test]
+    fn a_plan_becomes_arguments_parents_first_and_read_only_last() {
+        let made = bwrap_arguments(&spec());
+        insta::assert_snapshot!(text(&made), @r"
+        --unshare-all
+        --unshare-user
+        --die-with-parent
+        --as-pid-1
+        --cap-drop ALL
+        --disable-userns
+        --ro-bind /usr /usr
+        --symlink usr/lib /lib
+        --perms 1777
+        --tmpfs /tmp
+        --proc /proc
+        --dev /dev
+        --bind /srv/work /srv/work
+        --perms 0444
+        --ro-bind-data 7 /etc/hosts
+        --ro-bind /dev/null /srv/work/.env
+        --perms 0555
+        --tmpfs /srv/work/private
+        --remount-ro /srv/work/private
+        --remount-ro /srv
+        --remount-ro /
+        ");
+        assert_eq!(made.contents, [b"127.0.0.1 x".to_vec()]);
+    }
+
+    #[test]
+    fn caches_need_capabilities_until_they_are_mounted() {
+        let mut spec = spec();
+        spec.network = Network::Full;
+        spec.mounts.clear();
+        spec.caches = vec![CacheOverlay {
+            path: "/c".into(),
+            store: "/s".into(),
+        }];
+        insta::assert_snapshot!(text(&bwrap_arguments(&spec)), @r"
+        --unshare-all
+        --unshare-user
+        --share-net
+        --die-with-parent
+        --as-pid-1
+        --cap-drop ALL
+        --cap-add CAP_SYS_ADMIN
+        --cap-add CAP_DAC_OVERRIDE
+        --cap-add CAP_FOWNER
+        --cap-add CAP_CHOWN
+        --cap-add CAP_FSETID
+        --cap-add CAP_SETPCAP
+        --ro-bind /c /c
+        --bind /s /.cofferdam/0
+        --remount-ro /
+        ");
+        let store = b"/.cofferdam/0";
+        let overlay = SetupMount::Overlay {
+            lower: b"/c".to_vec(),
+            upper: [&store[..], b"/upper"].concat(),
+            work: [&store[..], b"/work"].concat(),
+            target: b"/c".to_vec(),
+        };
+        let detach = SetupMount::Detach {
+            target: store.to_vec(),
+        };
+        assert_eq!(setup_mounts(&spec), [overlay, detach]);
+    }
 }

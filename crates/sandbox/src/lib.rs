@@ -22,6 +22,7 @@ mod beneath;
 #[cfg(feature = "plan")]
 mod bwrap;
 mod capabilities;
+mod cgroup;
 mod child;
 mod error;
 mod landlock;
@@ -46,6 +47,7 @@ pub use bwrap::{
 pub use capabilities::{
     drop_all_capabilities, set_dumpable, set_no_new_privileges, set_process_name, set_subreaper,
 };
+pub use cgroup::ControlGroup;
 pub use error::{SandboxError, Step};
 pub use landlock::{
     Access, LANDLOCK_ABI_WANTED, LandlockPlan, PathRule, Ruleset, build_ruleset, landlock_abi,

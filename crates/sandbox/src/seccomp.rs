@@ -515,3 +515,71 @@ impl Program {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(options: SeccompOptions) -> String {
+        let lines: Vec<String> = Filter::new(options)
+            .rules
+            .iter()
+            .filter(|rule| !rule.when.is_empty() || rule.action != Action::NotPermitted)
+            .map(|rule| {
+                let when: Vec<String> = rule
+                    .when
+                    .iter()
+                    .map(|one| format!("{} {:x?}", one.argument, one.test))
+                    .collect();
+                format!("{} {:?} {}", rule.syscall, rule.action, when.join(", "))
+                    .trim_end()
+                    .to_owned()
+            })
+            .collect();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn the_filter_is_shown_as_data() {
+        insta::assert_snapshot!(lines(SeccompOptions::default()), @r"
+        unshare NotPermitted 0 AnyOf(7e020080)
+        clone NotPermitted 0 AnyOf(7e020000)
+        clone3 NotImplemented
+        prlimit64 NotPermitted 0 NotZero, 2 PointerNotNull
+        ioctl NotPermitted 1 Equals(5412)
+        ioctl NotPermitted 1 Equals(541c)
+        socket NoSuchFamily 0 NotOneOf([1, 2, a, 10])
+        socketpair NoSuchFamily 0 NotOneOf([1])
+        socket NotPermitted 0 Equals(10), 2 NotOneOf([0])
+        socket NotPermitted 0 Equals(2), 1 MaskedEquals { mask: f, value: 3 }
+        socket NotPermitted 0 Equals(2), 1 MaskedEquals { mask: f, value: a }
+        socket NotPermitted 0 Equals(a), 1 MaskedEquals { mask: f, value: 3 }
+        socket NotPermitted 0 Equals(a), 1 MaskedEquals { mask: f, value: a }
+        ");
+    }
+
+    #[test]
+    fn the_filter_is_short_on_every_path() {
+        let program = Filter::new(SeccompOptions::default())
+            .compile()
+            .expect("it compiles");
+        assert!(program.len() < 512, "{}", program.len());
+        assert_eq!(program.to_bytes().len(), program.len() * 8);
+    }
+
+    #[test]
+    fn what_cannot_be_compiled_is_refused() {
+        let with = |rule: Rule| Filter { rules: vec![rule] }.compile().map(drop);
+        let rule = |syscall: &str, argument| Rule {
+            syscall: syscall.to_owned(),
+            when: vec![Condition {
+                argument,
+                test: Test::NotZero,
+            }],
+            action: Action::NotPermitted,
+        };
+        assert!(with(rule("ioctl", 5)).is_ok());
+        assert!(with(rule("ioctl", 6)).is_err());
+        assert!(with(rule("no_such_call", 0)).is_err());
+    }
+}

@@ -228,3 +228,29 @@ fn many_threads_may_spawn_at_once() {
         thread.join().expect("no panic");
     }
 }
+
+#[test]
+fn a_control_group_ends_everything_in_it() {
+    let name = format!("cofferdam-test-{}", std::process::id());
+    let group = match cofferdam_sandbox::ControlGroup::create(&name) {
+        Ok(group) => group,
+        Err(error) => {
+            println!("skipped: no control group of our own here: {error}");
+            return;
+        }
+    };
+    let mut spec = program(&[
+        "sh",
+        "-c",
+        "setsid sleep 600 & setsid sleep 600 & exec sleep 600",
+    ]);
+    spec.control_group = Some(group.as_fd());
+    let child = spawn(&spec).expect("started");
+    assert!(!group.is_empty());
+    group.kill().expect("killed");
+    let status = cofferdam_sandbox::wait_pid(child.pid).expect("ours").status;
+    assert!(matches!(status, ExitStatus::Signal { number: 9, .. }));
+    drop(group);
+    // Its name is free again, so it is gone.
+    drop(cofferdam_sandbox::ControlGroup::create(&name).expect("made again"));
+}
