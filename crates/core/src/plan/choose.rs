@@ -30,20 +30,17 @@ pub fn choose_provider(
     let mut first_problem = None;
     let candidates = std::iter::once(wished).chain(policy.fallback.value.iter().copied());
     for candidate in candidates {
-        match unavailable(candidate, facts) {
-            Some(problem) => {
-                first_problem.get_or_insert(problem);
-            }
-            None => {
-                check_required(policy, candidate)?;
-                check_enforceable(policy, candidate, facts)?;
-                return Ok(ProviderDecision {
-                    provider: candidate,
-                    network: effective_network(policy, candidate),
-                    fell_back: first_problem,
-                });
-            }
+        if let Some(problem) = unavailable(candidate, facts) {
+            first_problem.get_or_insert(problem);
+            continue;
         }
+        check_required(policy, candidate)?;
+        check_enforceable(policy, candidate, facts)?;
+        return Ok(ProviderDecision {
+            provider: candidate,
+            network: effective_network(policy, candidate),
+            fell_back: first_problem,
+        });
     }
     Err(first_problem.map_or_else(
         || Problem::new(ErrorCode::ProviderUnavailable, "no provider is named"),

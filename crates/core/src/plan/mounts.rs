@@ -122,7 +122,14 @@ pub(super) fn mounts(
         let target = &hidden.target;
         let shown = reach.grants.iter().any(|one| target.is_within(&one.target));
         let system = facts.system.iter().any(|one| target.is_within(&one.path));
-        if shown || system {
+        let holds_shown = reach
+            .grants
+            .iter()
+            .any(|one| one.target != *target && one.target.is_within(target));
+        if hidden.directory && holds_shown {
+            // Empty but for what is granted below it.
+            built.frozen.insert(target.clone());
+        } else if shown || system {
             built.steps.push(Mount::Mask {
                 target: target.clone(),
                 directory: hidden.directory,

@@ -288,18 +288,16 @@ fn gaps(
                 list.push(gap("env_files", ".env files of the workspace can be read"));
             }
         }
-        ProviderKind::Bwrap => {
-            if facts.landlock_abi < SCOPES_SINCE {
+        ProviderKind::Bwrap if facts.landlock_abi < SCOPES_SINCE => {
+            list.push(gap(
+                "supervisor_signals",
+                "a command may end its own supervisor; the enclosure is then closed",
+            ));
+            if network == Network::Full {
                 list.push(gap(
-                    "supervisor_signals",
-                    "a command may end its own supervisor; the enclosure is then closed",
+                    "abstract_sockets",
+                    "abstract Unix sockets of the host are open",
                 ));
-                if network == Network::Full {
-                    list.push(gap(
-                        "abstract_sockets",
-                        "abstract Unix sockets of the host are open",
-                    ));
-                }
             }
         }
         _ => {}

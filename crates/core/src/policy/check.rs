@@ -95,13 +95,13 @@ fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
             "name the variable in env.allow; its value is masked in what is recorded",
         ));
     }
-    if let Some(limits) = &document.limits {
-        if limits.disk.is_some() {
-            return Err(unsupported(
-                "limits.disk",
-                "put the workspace on a file system of its own",
-            ));
-        }
+    if let Some(limits) = &document.limits
+        && limits.disk.is_some()
+    {
+        return Err(unsupported(
+            "limits.disk",
+            "put the workspace on a file system of its own",
+        ));
     }
     if let Some(allow) = &document.allow
         && is_filled(allow.devices.as_ref())

@@ -119,26 +119,32 @@ fn rules(policy: &EffectivePolicy, enclosure: &EnclosureSpec) -> Vec<RuleExplana
         enforce: None,
         enforced_by: held(wanted),
     };
-    let files = [Mechanism::MountNamespace, Mechanism::Landlock];
-    let network = [
-        Mechanism::NetworkNamespace,
-        Mechanism::Landlock,
-        Mechanism::Seccomp,
-    ];
-    let processes = [
+    // Landlock stands on bwrap as well, where it holds signals and sockets only.
+    let has_mounts = enclosure.enforced_by.contains(&Mechanism::MountNamespace);
+    let files: &[Mechanism] = if has_mounts {
+        &[Mechanism::MountNamespace]
+    } else {
+        &[Mechanism::Landlock]
+    };
+    let network: &[Mechanism] = if has_mounts {
+        &[Mechanism::NetworkNamespace]
+    } else {
+        &[Mechanism::Landlock, Mechanism::Seccomp]
+    };
+    let processes: &[Mechanism] = &[
         Mechanism::PidNamespace,
         Mechanism::Landlock,
         Mechanism::Supervisor,
     ];
     let level = enclosure.network.as_str();
     let mut list = vec![
-        rule(format!("network {level}"), None, &network),
-        rule("reading by allow-list".to_owned(), None, &files),
-        rule("writing by allow-list".to_owned(), None, &files),
+        rule(format!("network {level}"), None, network),
+        rule("reading by allow-list".to_owned(), None, files),
+        rule("writing by allow-list".to_owned(), None, files),
         rule(
             "processes of others are out of reach".to_owned(),
             None,
-            &processes,
+            processes,
         ),
         rule(
             "no rights are gained".to_owned(),
@@ -161,7 +167,7 @@ fn rules(policy: &EffectivePolicy, enclosure: &EnclosureSpec) -> Vec<RuleExplana
     }
     for protection in &enclosure.protections {
         let wanted: &[Mechanism] = match protection.enforce {
-            Enforce::Prevent => &files,
+            Enforce::Prevent => files,
             Enforce::Undo => &[Mechanism::SnapshotUndo],
             Enforce::Report => &[],
         };

@@ -86,6 +86,11 @@ fn unreadable(origin: &str, notation: &str, detail: &str) -> Problem {
 }
 
 fn from_value(value: &Value) -> Result<PolicyDocument, Problem> {
+    // Nothing, and a number that is none, would be read as if the key were absent.
+    if let Some(key) = empty_value(value, "") {
+        let text = format!("{key} has no value");
+        return Err(Problem::new(ErrorCode::PolicyInvalidValue, text).with_field(key));
+    }
     if let Ok(document) = serde_json::from_value(value.clone()) {
         return Ok(document);
     }
@@ -112,6 +117,23 @@ fn from_value(value: &Value) -> Result<PolicyDocument, Problem> {
         ErrorCode::PolicyInvalidValue,
         "the policy has a value that its key cannot have",
     ))
+}
+
+/// Finds a key whose value is null, which is also what `nan` and `inf` of TOML become.
+fn empty_value(value: &Value, at: &str) -> Option<String> {
+    match value {
+        Value::Null => Some(at.to_owned()),
+        Value::Object(fields) => fields.iter().find_map(|(name, field)| {
+            let full = if at.is_empty() {
+                name.clone()
+            } else {
+                format!("{at}.{name}")
+            };
+            empty_value(field, &full)
+        }),
+        Value::Array(entries) => entries.iter().find_map(|entry| empty_value(entry, at)),
+        _ => None,
+    }
 }
 
 /// Gives the JSON Schema of the document.
@@ -179,10 +201,12 @@ fn unknown_key(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<
 
 /// Gives the known name that differs least.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a str> {
+    // A word that was cut short is nearer than one that happens to be as long.
+    let is_cut = |one: &str| one.starts_with(name) || name.starts_with(one);
     known
-        .map(|one| (distance(name, one), one.as_str()))
+        .map(|one| (!is_cut(one), distance(name, one), one.as_str()))
         .min()
-        .map(|(_, one)| one)
+        .map(|(_, _, one)| one)
 }
 
 /// Counts the edits between two words, where `-` and `_`, upper and lower case are the same.

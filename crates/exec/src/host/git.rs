@@ -80,16 +80,15 @@ fn global_settings(
         settings.extend(git_config::read(Path::new("/etc/gitconfig"), conditions));
     }
     // Variables of the caller name the caller's files, not those of somebody else.
-    match surroundings.path("GIT_CONFIG_GLOBAL").filter(|_| is_own) {
-        Some(named) => settings.extend(git_config::read(named, conditions)),
-        None => {
-            let directory = surroundings
-                .path("XDG_CONFIG_HOME")
-                .filter(|_| is_own)
-                .map_or_else(|| home.join(".config"), Path::to_owned);
-            settings.extend(git_config::read(&directory.join("git/config"), conditions));
-            settings.extend(git_config::read(&home.join(".gitconfig"), conditions));
-        }
+    if let Some(named) = surroundings.path("GIT_CONFIG_GLOBAL").filter(|_| is_own) {
+        settings.extend(git_config::read(named, conditions));
+    } else {
+        let directory = surroundings
+            .path("XDG_CONFIG_HOME")
+            .filter(|_| is_own)
+            .map_or_else(|| home.join(".config"), Path::to_owned);
+        settings.extend(git_config::read(&directory.join("git/config"), conditions));
+        settings.extend(git_config::read(&home.join(".gitconfig"), conditions));
     }
     settings
 }

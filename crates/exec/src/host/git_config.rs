@@ -187,7 +187,6 @@ fn after_line(text: &str) -> &str {
 
 /// Reads `name "sub"]`, the bracket being gone already.
 fn section_head(text: &str) -> Option<(String, Option<String>, &str)> {
-    let line_end = text.find('\n').unwrap_or(text.len());
     let name_end = text.find([']', ' ', '\t', '\n'])?;
     let name = &text[..name_end];
     let after = text[name_end..].trim_start_matches([' ', '\t']);
@@ -216,7 +215,6 @@ fn section_head(text: &str) -> Option<(String, Option<String>, &str)> {
             other => sub.push(other),
         }
     }
-    let _ = line_end;
     None
 }
 

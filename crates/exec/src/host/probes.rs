@@ -192,7 +192,7 @@ fn overlay(data_dir: &Path, kernel: &str) -> bool {
     let known = std::fs::read_to_string("/proc/filesystems")
         .is_ok_and(|text| text.lines().any(|line| line.ends_with("\toverlay")));
     let holds_upper =
-        rustix::fs::statfs(data_dir).is_ok_and(|found| !NO_UPPER.contains(&(found.f_type as i64)));
+        rustix::fs::statfs(data_dir).is_ok_and(|found| !NO_UPPER.contains(&found.f_type));
     version >= (5, 11) && known && holds_upper
 }
 

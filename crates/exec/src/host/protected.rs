@@ -189,6 +189,17 @@ pub(super) fn env_files(
     for path in below.iter().take(ENV_DIRECTORIES) {
         look_into(path, &mut found, None);
     }
+    if let Some(git) = git {
+        // Where the workspace is a part of a repository, the rest of it is shown.
+        let top = git.top_level.as_path();
+        for path in root
+            .ancestors()
+            .skip(1)
+            .take_while(|path| path.starts_with(top))
+        {
+            look_into(path, &mut found, None);
+        }
+    }
     let way = directory
         .into_iter()
         .flat_map(Path::ancestors)

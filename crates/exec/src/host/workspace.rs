@@ -39,24 +39,24 @@ pub fn resolve_workspace(
 ) -> Result<Workspace, Problem> {
     let homes = homes(surroundings, &accounts());
     let current = surroundings.directory();
-    let (root, mut spellings) = match named {
-        Some(named) => {
-            let asked = current.join(named);
-            let root = real_directory(&asked)?;
-            let asked = super::paths::tidy(&asked);
-            let spelled = (asked != root).then_some(asked);
-            (root, spelled.into_iter().collect())
+    let mut spellings = Vec::new();
+    let root = if let Some(named) = named {
+        let asked = current.join(named);
+        let root = real_directory(&asked)?;
+        let asked = super::paths::tidy(&asked);
+        if asked != root {
+            spellings.push(asked);
         }
-        None => {
-            let here = real_directory(current)?;
-            let top = super::git::top_level(&here).filter(|top| !holds_home(top, &homes));
-            (top.unwrap_or(here), Vec::new())
-        }
+        root
+    } else {
+        let here = real_directory(current)?;
+        let top = super::git::top_level(&here).filter(|top| !holds_home(top, &homes));
+        top.unwrap_or(here)
     };
     if root == Path::new("/") {
         return Err(refused(&root, "it is the root of the file system"));
     }
-    if homes.iter().any(|home| *home == root) {
+    if homes.contains(&root) {
         return Err(refused(&root, "it is a home directory"));
     }
     if holds_home(&root, &homes) {
@@ -214,7 +214,7 @@ mod tests {
         let home = base.join("home");
         let named = resolve_workspace(&at(&base, &home), Some(&link), None).expect("found");
         assert_eq!(named.root, base.join("real"));
-        assert_eq!(named.spellings, [link.clone()]);
+        assert_eq!(named.spellings.as_slice(), std::slice::from_ref(&link));
         let walked = Surroundings::new(
             [("HOME", home.as_os_str()), ("PWD", link.as_os_str())],
             base.join("real"),

@@ -1,0 +1,10 @@
+//! Rules of the core as others use them: policies, layers, plans.
+
+#[path = "main/fixture.rs"]
+mod fixture;
+#[path = "main/layers.rs"]
+mod layers;
+#[path = "main/plans.rs"]
+mod plans;
+#[path = "main/policy.rs"]
+mod policy;
