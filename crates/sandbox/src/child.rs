@@ -40,9 +40,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) parent_death_signal: c_int,
     pub(crate) subreaper: bool,
     pub(crate) umask: Option<u32>,
-    /// Set when the child may not set its own score: a caller that is not dumpable lends its memory
-    /// to the child, whose files in `/proc` then belong to root until it has memory of its own.
-    pub(crate) oom_score_is_left: bool,
     pub(crate) failure: Option<(Step, i32)>,
 }
 
@@ -221,7 +218,7 @@ unsafe fn close_on_exec(first: c_uint, last: c_uint) -> Outcome {
     Ok(())
 }
 
-unsafe fn set_oom_score(plan: &mut Plan<'_>) -> Outcome {
+unsafe fn set_oom_score(plan: &Plan<'_>) -> Outcome {
     let Some(score) = plan.oom_score else {
         return Ok(());
     };
@@ -232,13 +229,9 @@ unsafe fn set_oom_score(plan: &mut Plan<'_>) -> Outcome {
             libc::O_WRONLY | libc::O_CLOEXEC,
         );
         if fd < 0 {
+            // Without /proc there is nothing to set; the score only helps the kernel choose.
             return match last_errno() {
-                // Without /proc there is nothing to set; the score only helps the kernel choose.
                 libc::ENOENT => Ok(()),
-                libc::EACCES => {
-                    plan.oom_score_is_left = true;
-                    Ok(())
-                }
                 errno => Err((Step::OomScore, errno)),
             };
         }

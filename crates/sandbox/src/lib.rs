@@ -53,7 +53,7 @@ pub use landlock::{
     Access, LANDLOCK_ABI_WANTED, LandlockPlan, PathRule, Ruleset, build_ruleset, landlock_abi,
     restrict_self,
 };
-pub use limits::{Limit, Resource};
+pub use limits::{Limit, OwnOomScore, Resource};
 pub use memory::{read_memory, sealed_memory, sealed_program};
 pub use message::{
     MAX_DESCRIPTORS, message_pair, peer_is_gone, receive_message, send_message,

@@ -1,6 +1,10 @@
 //! Resource limits of a process, which are only ever lowered.
 
+use std::io::{Seek, Write};
+
 use serde::{Deserialize, Serialize};
+
+use crate::capabilities::set_dumpable;
 
 /// Names a resource that can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -63,5 +67,45 @@ impl Limit {
             };
             libc::setrlimit(resource, &raw const lowered)
         }
+    }
+}
+
+/// Holds the calling process's own out-of-memory score, to be lent to children.
+///
+/// A child inherits it. That is how a process that is not dumpable gives one to its children: their
+/// files in `/proc` belong to root until they have executed something, and so do its own.
+#[derive(Debug)]
+pub struct OwnOomScore {
+    file: std::fs::File,
+    usual: Vec<u8>,
+}
+
+impl OwnOomScore {
+    /// Opens the score of this process, which is not dumpable afterwards; `None` without `/proc`.
+    pub fn open_undumpable() -> Option<Self> {
+        let path = "/proc/self/oom_score_adj";
+        set_dumpable(true).ok()?;
+        let opened = std::fs::OpenOptions::new().write(true).open(path);
+        set_dumpable(false).ok()?;
+        let usual = std::fs::read(path).ok()?;
+        Some(Self {
+            file: opened.ok()?,
+            usual,
+        })
+    }
+
+    /// Has the score while `body` runs. What the kernel does not let us set stays as it is: the
+    /// score only helps it choose.
+    pub fn lend<T>(&self, score: i16, body: impl FnOnce() -> T) -> T {
+        let _ = self.write(score.to_string().as_bytes());
+        let outcome = body();
+        let _ = self.write(&self.usual);
+        outcome
+    }
+
+    fn write(&self, score: &[u8]) -> std::io::Result<()> {
+        let mut file = &self.file;
+        file.rewind()?;
+        file.write_all(score)
     }
 }

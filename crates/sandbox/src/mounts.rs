@@ -5,9 +5,9 @@ use std::ffi::CString;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount,
-    unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
+    mount_bind, mount_change, mount_remount, move_mount, unmount,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,12 @@ pub enum SetupMount {
     Detach {
         /// Where it is.
         target: Vec<u8>,
+    },
+    /// Covers files in a mount namespace of the caller's own, so that nothing it starts can open
+    /// them. Who may not make one has none of the files covered: root without CAP_SYS_ADMIN.
+    Hide {
+        /// The files; those that are not there are passed over.
+        targets: Vec<Vec<u8>>,
     },
 }
 
@@ -65,6 +71,7 @@ fn apply(mount: &SetupMount) -> Result<(), SandboxError> {
             work,
             target,
         } => overlay(lower, upper, work, target),
+        SetupMount::Hide { targets } => hide(targets),
         SetupMount::Detach { target } => match unmount(c_path(target)?, UnmountFlags::DETACH) {
             Ok(()) => Ok(()),
             // It came with the namespace and is locked: it is covered for good.
@@ -72,6 +79,31 @@ fn apply(mount: &SetupMount) -> Result<(), SandboxError> {
             Err(errno) => Err(SandboxError::at(Step::Mount, target, errno.raw_os_error())),
         },
     }
+}
+
+/// Covers files by a device that a mount forbids to open.
+fn hide(targets: &[Vec<u8>]) -> Result<(), SandboxError> {
+    // SAFETY: changes the view of the calling thread; nothing of ours is shared by it.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return match crate::error::last_errno() {
+            libc::EPERM => Ok(()),
+            errno => Err(SandboxError::new(Step::Mount, errno)),
+        };
+    }
+    let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change(c"/", propagation)
+        .map_err(|errno| SandboxError::at(Step::Mount, b"/", errno.raw_os_error()))?;
+    for target in targets {
+        let failed = |errno: Errno| SandboxError::at(Step::Mount, target, errno.raw_os_error());
+        let path = c_path(target)?;
+        match mount_bind(c"/dev/null", &*path) {
+            Err(Errno::NOENT) => continue,
+            other => other.map_err(failed)?,
+        }
+        let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::BIND;
+        mount_remount(&*path, flags, c"").map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Puts an empty file system that nobody can write over a directory.

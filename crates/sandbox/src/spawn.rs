@@ -71,7 +71,8 @@ pub struct Spawn<'a> {
     pub controlling_terminal: bool,
     /// Resource limits, which can only be lowered: a higher value leaves the present hard limit.
     pub limits: Vec<Limit>,
-    /// The out-of-memory score adjustment, −1000 to 1000; lowering needs a privilege.
+    /// The out-of-memory score adjustment, −1000 to 1000; lowering needs a privilege. A caller that
+    /// is not dumpable cannot have it set this way unless it is root, see [`crate::OwnOomScore`].
     pub oom_score_adjustment: Option<i16>,
     /// Gives up every capability and the bounding set.
     pub drop_capabilities: bool,
@@ -212,17 +213,11 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
         parent_death_signal: spec.parent_death_signal.unwrap_or(0),
         subreaper: spec.subreaper,
         umask: spec.umask,
-        oom_score_is_left: false,
         failure: None,
     };
     let spawned = clone_and_run(&mut plan)?;
     match plan.failure {
-        None => {
-            if let (true, Some(score)) = (plan.oom_score_is_left, plan.oom_score) {
-                set_oom_score(spawned.pid, score);
-            }
-            Ok(spawned)
-        }
+        None => Ok(spawned),
         Some((step, errno)) => {
             // The child has already left by _exit; this only takes its status away.
             let _ = crate::wait::wait_pid(spawned.pid);
@@ -235,19 +230,6 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
                 }
                 _ => SandboxError::new(step, errno),
             })
-        }
-    }
-}
-
-/// Sets the score of a child that could not do it itself. A help for the kernel's choice, no wall:
-/// when the program is gone already, or somebody else's by now, the score does not matter.
-fn set_oom_score(pid: i32, score: &[u8]) {
-    let path = format!("/proc/{pid}/oom_score_adj");
-    for _ in 0..100 {
-        match std::fs::write(&path, score) {
-            // The child has let go of our memory and is about to call its own dumpable.
-            Err(error) if error.raw_os_error() == Some(libc::EACCES) => std::thread::yield_now(),
-            _ => return,
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::host::{identity, setup, start_problem};
 use super::keeper::{KeeperBackend, Process};
-use super::scratch::make_cache_stores;
+use super::scratch::CacheLayers;
 use crate::backend::Backend;
 use crate::plane::Plane;
 
@@ -26,7 +26,11 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
     let Some(program) = spec.program.clone() else {
         return Err(problem(&BwrapProblem::Missing));
     };
-    make_cache_stores(&spec.caches, &spec.identity)?;
+    let layers = CacheLayers::take(&spec.caches, &spec.identity)?;
+    let spec = &EnclosureSpec {
+        caches: layers.caches.clone(),
+        ..spec.clone()
+    };
     let keeper = plane.keeper()?;
     let failed = |what: &str, error: std::io::Error| {
         Problem::new(
@@ -62,7 +66,11 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
         })?
         .map_err(|error| start_problem(spec.provider, &error))?;
     let client = KeeperClient::new(ours);
-    let process = Process { child, inner: None };
+    let process = Process {
+        child,
+        inner: None,
+        _layers: Some(layers),
+    };
     // Held until the keeper has answered: dropping it takes everything down again.
     let mut standing = KeeperBackend::new(spec, process);
     let greeting = client.begin_hello(&setup(spec), 1).and_then(|supervisors| {

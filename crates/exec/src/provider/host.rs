@@ -6,7 +6,8 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::spec::{EnclosureSpec, ProviderKind};
 use cofferdam_keeper::{KeeperClient, Setup};
 use cofferdam_sandbox::{
-    Identity, Program, Spawn, landlock_plan, message_pair, seccomp_options, setup_mounts, spawn,
+    Identity, Program, SetupMount, Spawn, landlock_plan, message_pair, seccomp_options,
+    setup_mounts, spawn,
 };
 
 use super::keeper::{KeeperBackend, Process};
@@ -46,7 +47,14 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
         })?
         .map_err(|error| start_problem(spec.provider, &error))?;
     let client = KeeperClient::new(ours);
-    let mut backend = KeeperBackend::new(spec, Process { child, inner: None });
+    let mut backend = KeeperBackend::new(
+        spec,
+        Process {
+            child,
+            inner: None,
+            _layers: None,
+        },
+    );
     let (_, supervisors) = client.hello(&setup(spec), 1).map_err(|error| {
         Problem::new(
             ErrorCode::ProviderUnavailable,
@@ -60,10 +68,27 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
     Ok(Box::new(backend))
 }
 
+/// Files of `/proc` that tell about the memory of the whole machine, to root only.
+const KERNEL_MEMORY: &[&str] = &[
+    "/proc/kcore",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/kpagecgroup",
+];
+
 /// What the keeper does once, before anything runs.
 pub(super) fn setup(spec: &EnclosureSpec) -> Setup {
+    let mut mounts = setup_mounts(spec);
+    if spec.provider == ProviderKind::Landlock && spec.identity.uid == 0 {
+        // Landlock cannot take them out of /proc, and they are root's own.
+        let targets = KERNEL_MEMORY
+            .iter()
+            .map(|path| path.as_bytes().to_vec())
+            .collect();
+        mounts.push(SetupMount::Hide { targets });
+    }
     Setup {
-        mounts: setup_mounts(spec),
+        mounts,
         // Direct leaves a command whatever its caller may do.
         drop_capabilities: spec.provider != ProviderKind::Direct,
         landlock: landlock_plan(&spec.landlock),

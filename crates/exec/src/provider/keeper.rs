@@ -18,6 +18,7 @@ use cofferdam_sandbox::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::scratch::CacheLayers;
 use crate::backend::{Backend, Ended, Exit, Recipient, RunningCommand, Started, Stdio};
 
 /// How long the processes of a place may take to leave before they are killed.
@@ -51,6 +52,8 @@ pub(crate) struct Process {
     pub(crate) child: Spawned,
     /// The first process inside, where that is another one: killing it ends the namespace.
     pub(crate) inner: Option<OwnedFd>,
+    /// The cache layers that are mounted inside: free again when the processes are gone.
+    pub(crate) _layers: Option<CacheLayers>,
 }
 
 impl KeeperBackend {

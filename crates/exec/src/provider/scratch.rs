@@ -1,5 +1,6 @@
 //! Directories on the host that belong to one enclosure and go with it.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -65,21 +66,66 @@ fn open_up(directory: &Path) {
     }
 }
 
-/// Makes the upper and work directories of the caches.
-pub(crate) fn make_cache_stores(
-    caches: &[CacheOverlay],
-    identity: &Identity,
-) -> Result<(), Problem> {
-    for cache in caches {
-        let store = cache.store.as_path();
-        for name in ["upper", "work"] {
-            let path = store.join(name);
-            if !path.is_dir() {
-                std::fs::create_dir_all(&path).map_err(|error| problem(&path, &error))?;
-                own(store, identity)?;
-                own(&path, identity)?;
+/// Enclosures that may stand over one workspace at once, each with layers of its own.
+const LAYERS: usize = 1024;
+
+/// The private layers of an enclosure's caches, held for as long as it stands.
+///
+/// Two mounts must not share a layer, so every cache has numbered ones: an enclosure takes the first
+/// that nobody holds, and the kernel lets go of it when the plane dies.
+#[derive(Debug)]
+pub(crate) struct CacheLayers {
+    /// The caches, each with the store that this enclosure got.
+    pub(crate) caches: Vec<CacheOverlay>,
+    _locks: Vec<File>,
+}
+
+impl CacheLayers {
+    pub(crate) fn take(caches: &[CacheOverlay], identity: &Identity) -> Result<Self, Problem> {
+        let mut taken = Self {
+            caches: Vec::with_capacity(caches.len()),
+            _locks: Vec::new(),
+        };
+        for cache in caches {
+            let store = cache.store.as_path();
+            make_owned(store, identity)?;
+            let (number, lock) = free_layer(store)?;
+            let layer = store.join(number.to_string());
+            for name in ["upper", "work"] {
+                make_owned(&layer.join(name), identity)?;
             }
+            own(&layer, identity)?;
+            taken.caches.push(CacheOverlay {
+                path: cache.path.clone(),
+                store: layer.into(),
+            });
+            taken._locks.push(lock);
         }
+        Ok(taken)
+    }
+}
+
+fn free_layer(store: &Path) -> Result<(usize, File), Problem> {
+    for number in 0..LAYERS {
+        let path = store.join(format!("{number}.lock"));
+        let file = File::options().create(true).append(true).open(&path);
+        let file = file.map_err(|error| problem(&path, &error))?;
+        match file.try_lock() {
+            Ok(()) => return Ok((number, file)),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(problem(&path, &error)),
+        }
+    }
+    Err(Problem::new(
+        ErrorCode::StorageExhausted,
+        format!("{LAYERS} enclosures stand over this workspace already"),
+    ))
+}
+
+fn make_owned(path: &Path, identity: &Identity) -> Result<(), Problem> {
+    if !path.is_dir() {
+        std::fs::create_dir_all(path).map_err(|error| problem(path, &error))?;
+        own(path, identity)?;
     }
     Ok(())
 }
