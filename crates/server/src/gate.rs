@@ -1,0 +1,176 @@
+//! What every request passes first: host, origin, token, verb. In that order, so that a web page
+//! that found its way here learns nothing.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use cofferdam_core::error::{ErrorCode, Problem};
+
+use crate::problem::Refusal;
+use crate::routes::{App, HEALTH};
+
+pub(crate) async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let mut response = match admit(&app, &request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn admit(app: &App, request: &Request) -> Result<(), Refusal> {
+    let headers = request.headers();
+    let host = single(headers, header::HOST.as_str());
+    let authority = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
+    let known = |host: &str| host_is_ours(host, app.address);
+    if !host.is_some_and(known) || !authority.is_none_or(known) {
+        return Err(origin_refused(
+            "the Host of the request is not this server's",
+        ));
+    }
+    let foreign_origin = headers.get_all(header::ORIGIN).iter().any(|origin| {
+        !origin
+            .to_str()
+            .is_ok_and(|origin| origin_is_ours(origin, app.address))
+    });
+    let foreign_site = headers
+        .get("sec-fetch-site")
+        .is_some_and(|site| site == "cross-site" || site == "same-site");
+    if foreign_origin || foreign_site {
+        return Err(origin_refused("the request comes from another web page"));
+    }
+    if request.uri().path() != HEALTH {
+        let shown = single(headers, header::AUTHORIZATION.as_str())
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token.trim());
+        if !shown.is_some_and(|shown| app.token.is(shown.as_bytes())) {
+            return Err(Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                Problem::new(ErrorCode::Unauthorized, "the token is missing or wrong")
+                    .with_hint("send the text of the token file as `Authorization: Bearer …`"),
+            ));
+        }
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Err(Refusal::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            Problem::new(
+                ErrorCode::MethodNotAllowed,
+                format!(
+                    "{} is not allowed: this is for reading only",
+                    request.method()
+                ),
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn origin_refused(message: &str) -> Refusal {
+    Refusal::new(
+        StatusCode::FORBIDDEN,
+        Problem::new(ErrorCode::OriginRefused, message),
+    )
+}
+
+/// Gives a header that must not be there twice.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Tells whether a Host names this server: a loopback name or the address itself, and our port.
+///
+/// A page of another site that had its name point here (DNS rebinding) still sends that name.
+fn host_is_ours(host: &str, address: SocketAddr) -> bool {
+    let (name, port) = match host.rsplit_once(':') {
+        // The colon of `[::1]` is part of the name.
+        Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
+        _ => (host, Some(80)),
+    };
+    if port != Some(address.port()) {
+        return false;
+    }
+    if name.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let name = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+        .unwrap_or(name);
+    let Ok(named) = name.parse::<IpAddr>() else {
+        return false;
+    };
+    // Listening on every address, any address may be the one that was meant; a name never is.
+    named.is_loopback() || named == address.ip() || address.ip().is_unspecified()
+}
+
+fn origin_is_ours(origin: &str, address: SocketAddr) -> bool {
+    origin
+        .strip_prefix("http://")
+        .is_some_and(|host| host_is_ours(host, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f1_only_our_own_names_are_hosts() {
+        let address = "127.0.0.1:7411".parse().expect("an address");
+        for ours in [
+            "127.0.0.1:7411",
+            "localhost:7411",
+            "LOCALHOST:7411",
+            "[::1]:7411",
+            "127.0.0.9:7411",
+        ] {
+            assert!(host_is_ours(ours, address), "{ours}");
+            assert!(origin_is_ours(&format!("http://{ours}"), address), "{ours}");
+        }
+        for other in [
+            "evil.example:7411",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "localhost",
+            "localhost:7411.evil",
+            "",
+            "10.0.0.1:7411",
+            "[::1]",
+            ":7411",
+            "localhost.evil:7411",
+            "127.0.0.1.evil:7411",
+            "[evil]:7411",
+        ] {
+            assert!(!host_is_ours(other, address), "{other}");
+        }
+        for origin in [
+            "null",
+            "https://localhost:7411",
+            "http://evil.example",
+            "http://localhost",
+            "file://",
+        ] {
+            assert!(!origin_is_ours(origin, address), "{origin}");
+        }
+        let port_80 = "127.0.0.1:80".parse().expect("an address");
+        assert!(host_is_ours("localhost", port_80));
+        let every = "0.0.0.0:7411".parse().expect("an address");
+        assert!(host_is_ours("10.0.0.1:7411", every));
+        assert!(!host_is_ours("evil.example:7411", every));
+    }
+}

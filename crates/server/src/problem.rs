@@ -1,0 +1,102 @@
+//! Failures over HTTP: `application/problem+json` (RFC 9457) with code, field and hint.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_journal::JournalError;
+use cofferdam_visibility::RequestError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A failure on its way out.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    problem: Problem,
+}
+
+/// A failure as it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProblemBody {
+    /// Always `about:blank`: the code says what it is.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// The name of the HTTP status.
+    pub(crate) title: String,
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// What failed and on what.
+    pub(crate) detail: String,
+    /// The stable code.
+    pub(crate) code: ErrorCode,
+    /// The field of the request that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) field: Option<String>,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, problem: Problem) -> Self {
+        Self { status, problem }
+    }
+
+    pub(crate) fn absent(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, Problem::new(code, message))
+    }
+}
+
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.to_problem())
+    }
+}
+
+impl From<JournalError> for Refusal {
+    fn from(error: JournalError) -> Self {
+        let status = match error.code() {
+            ErrorCode::JournalLocked => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error.to_problem())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = ProblemBody {
+            kind: "about:blank".to_owned(),
+            title: self
+                .status
+                .canonical_reason()
+                .unwrap_or_default()
+                .to_owned(),
+            status: self.status.as_u16(),
+            detail: self.problem.message,
+            code: self.problem.code,
+            field: self.problem.field,
+            hint: self.problem.hint,
+        };
+        let text = serde_json::to_vec(&body).expect("texts and numbers are JSON");
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        match self.status {
+            StatusCode::METHOD_NOT_ALLOWED => {
+                headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            }
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,230 @@
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_core::ambient::Ambient;
+use cofferdam_journal::{DataDir, Journal};
+use tokio::sync::watch;
+
+use crate::connection::GuardedListener;
+use crate::error::ServerError;
+use crate::projection::Projection;
+use crate::routes::{App, router};
+use crate::stream::Streams;
+use crate::token::Token;
+
+/// How long requests may take to end after the stop; then they are cut.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// What a server needs.
+#[derive(Debug)]
+pub struct ServerOptions {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The owner's own token; without one the data directory's is taken, and made where it is not.
+    /// An address that is not loopback is only listened on with one.
+    pub token_file: Option<PathBuf>,
+    /// The data directory: one server each.
+    pub data: DataDir,
+    /// What is shown.
+    pub journal: Arc<dyn Journal>,
+    /// Randomness for a new token.
+    pub ambient: Arc<dyn Ambient>,
+    /// Time without an event after which a stream says that it lives.
+    pub heartbeat: Duration,
+    /// Time without reading after which a reader is sent away; twice that, and it is cut off.
+    pub stall: Duration,
+}
+
+impl ServerOptions {
+    /// Takes the usual times: a heartbeat each 15 s, 10 s for a slow reader.
+    pub fn new(
+        listen: SocketAddr,
+        data: DataDir,
+        journal: Arc<dyn Journal>,
+        ambient: Arc<dyn Ambient>,
+    ) -> Self {
+        Self {
+            listen,
+            token_file: None,
+            data,
+            journal,
+            ambient,
+            heartbeat: Duration::from_secs(15),
+            stall: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A server that listens, and answers once it runs.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    app: Arc<App>,
+    token_path: PathBuf,
+    stop: watch::Sender<bool>,
+    stall: Duration,
+    _lock: File,
+}
+
+/// Ends a server from anywhere.
+#[derive(Debug, Clone)]
+pub struct StopHandle(watch::Sender<bool>);
+
+impl StopHandle {
+    /// Lets running requests end, ends streams, and then the server.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Server {
+    /// Takes the data directory, the token and the address; from here on connections are queued.
+    pub fn bind(options: ServerOptions) -> Result<Self, ServerError> {
+        let refused = |why| ServerError::ListenRefused {
+            address: options.listen,
+            why,
+        };
+        if !options.listen.ip().is_loopback() && options.token_file.is_none() {
+            return Err(refused(
+                "others could reach it, and there is no token of your own",
+            ));
+        }
+        let lock = take_lock(&options.data)?;
+        let (token, token_path) = match &options.token_file {
+            Some(path) => (Token::read(path)?, path.clone()),
+            None => Token::of_data_directory(&options.data, options.ambient.as_ref())?,
+        };
+        let failed = |step, source| ServerError::Io {
+            step,
+            subject: options.listen.to_string(),
+            source,
+        };
+        let listener =
+            TcpListener::bind(options.listen).map_err(|source| failed("listen on", source))?;
+        listener
+            .set_nonblocking(true)
+            .map_err(|source| failed("listen on", source))?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| failed("listen on", source))?;
+        let (stop, stopped) = watch::channel(false);
+        let app = Arc::new(App {
+            address,
+            token,
+            projection: Projection::new(Arc::clone(&options.journal)),
+            journal: options.journal,
+            streams: Streams::new(stopped, options.heartbeat, options.stall),
+        });
+        Ok(Self {
+            listener,
+            app,
+            token_path,
+            stop,
+            stall: options.stall,
+            _lock: lock,
+        })
+    }
+
+    /// Tells where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.app.address
+    }
+
+    /// Tells where the token lies.
+    pub fn token_path(&self) -> &Path {
+        &self.token_path
+    }
+
+    /// Gives a way to end it.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(self.stop.clone())
+    }
+
+    /// Answers until it is stopped, on a runtime of its own.
+    pub fn run_blocking(self) -> Result<(), ServerError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(64)
+            .thread_name("cofferdam-serve")
+            .enable_all()
+            .build()
+            .map_err(|source| ServerError::Io {
+                step: "start",
+                subject: "the server's threads".to_owned(),
+                source,
+            })?;
+        let result = runtime.block_on(self.run());
+        runtime.shutdown_timeout(LAST_WORDS);
+        result
+    }
+
+    /// Answers until it is stopped, on the caller's runtime.
+    pub async fn run(self) -> Result<(), ServerError> {
+        let failed = |source: io::Error| ServerError::Io {
+            step: "serve on",
+            subject: self.app.address.to_string(),
+            source,
+        };
+        let listener = tokio::net::TcpListener::from_std(self.listener).map_err(failed)?;
+        let listener = GuardedListener {
+            listener,
+            stall: self.stall * 2,
+        };
+        let mut stop = self.stop.subscribe();
+        let mut cut = self.stop.subscribe();
+        let stopped = async move {
+            // An error says that nobody can stop it any more; it cannot be, the sender is here.
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        let too_late = async move {
+            let _ = cut.wait_for(|stop| *stop).await;
+            tokio::time::sleep(LAST_WORDS).await;
+        };
+        let serve =
+            axum::serve(listener, router(Arc::clone(&self.app))).with_graceful_shutdown(stopped);
+        let look = self.app.streams.look(&self.app.journal);
+        tokio::select! {
+            served = async { tokio::join!(serve.into_future(), look).0 } => served.map_err(failed),
+            () = too_late => Ok(()),
+        }
+    }
+}
+
+/// Holds the data directory against other servers; the kernel lets go of it when this process ends.
+fn take_lock(data: &DataDir) -> Result<File, ServerError> {
+    let path = data.path().join("server.lock");
+    let failed = |source| ServerError::Io {
+        step: "lock",
+        subject: path.display().to_string(),
+        source,
+    };
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    let mut file = options.open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            // Who it is, is only for people; that somebody has it is certain.
+            let _ = file.read_to_string(&mut text);
+            return Err(ServerError::Running {
+                pid: text.trim().parse().unwrap_or_default(),
+            });
+        }
+        Err(TryLockError::Error(source)) => return Err(failed(source)),
+    }
+    file.set_len(0)
+        .and_then(|()| file.seek(SeekFrom::Start(0)))
+        .and_then(|_| writeln!(file, "{}", std::process::id()))
+        .map_err(failed)?;
+    Ok(file)
+}

@@ -1,0 +1,12 @@
+//! The surface over real connections: what it shows, what it refuses, and what a stream promises.
+
+#[path = "main/client.rs"]
+mod client;
+#[path = "main/gate.rs"]
+mod gate;
+#[path = "main/start.rs"]
+mod start;
+#[path = "main/streams.rs"]
+mod streams;
+#[path = "main/views.rs"]
+mod views;
