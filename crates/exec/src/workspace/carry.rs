@@ -104,7 +104,7 @@ pub(crate) fn carry_in(
     let index = task_git.join("cofferdam-carry");
     let own = repository.git_dir.join("index");
     if own.exists() {
-        std::fs::copy(&own, &index).map_err(WorkspaceError::file("copying the index", &own))?;
+        copy_index(&own, &index).map_err(WorkspaceError::file("copying the index", &own))?;
     }
     let objects = task_git.join("objects");
     let call = || {
@@ -144,6 +144,17 @@ pub(crate) fn carry_in(
         });
     remove_quietly(&index);
     Ok(made?)
+}
+
+/// Copies an index with its time: git reads files that are as old as their index again, and would
+/// take a change in the same second for none if the copy were younger.
+fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::copy(from, to)?;
+    let time = std::fs::metadata(from)?.modified()?;
+    std::fs::File::options()
+        .write(true)
+        .open(to)?
+        .set_modified(time)
 }
 
 fn remove_quietly(path: &Path) {
