@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use cofferdam_sandbox::{
-    ChildSignals, Directory, ExitStatus, LandlockPlan, Program, Reap, Ruleset, SandboxError,
-    SeccompProgram, Spawn, Step, Sweep, Swept, Usage, build_ruleset, candidates, reap_any,
-    set_process_name, set_subreaper, signal_pid, signal_tree, spawn, sweep, wait_for_no_child,
+    ChildSignals, Directory, ExitStatus, LandlockPlan, OwnOomScore, Program, Reap, Ruleset,
+    SandboxError, SeccompProgram, Spawn, Step, Sweep, Swept, Usage, build_ruleset, candidates,
+    reap_any, set_process_name, set_subreaper, signal_pid, signal_tree, spawn, sweep,
+    wait_for_no_child,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -36,6 +37,7 @@ struct Running {
 struct Supervisor<'a, S> {
     socket: &'a S,
     walls: &'a Walls,
+    oom_score: Option<OwnOomScore>,
     running: Option<Running>,
     usage: Usage,
 }
@@ -56,6 +58,8 @@ pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls, also: Option<&S>) -> i32
     let mut supervisor = Supervisor {
         socket,
         walls,
+        // Behind Landlock no command can look into us; without walls none has to.
+        oom_score: OwnOomScore::open_undumpable(walls.ruleset.is_some() || walls.seccomp.is_none()),
         running: None,
         usage: Usage::default(),
     };
@@ -183,10 +187,13 @@ impl<S: AsFd> Supervisor<'_, S> {
         spec.new_session = true;
         spec.controlling_terminal = request.controlling_terminal;
         spec.limits.clone_from(&request.limits);
-        spec.oom_score_adjustment = request.oom_score_adjustment;
         spec.umask = request.umask;
         spec.landlock = ruleset.map(|ruleset| ruleset.fd.as_fd());
-        let pid = spawn(&spec)?.pid;
+        let pid = match (request.oom_score_adjustment, &self.oom_score) {
+            (Some(score), Some(own)) => own.lend(score, || spawn(&spec)),
+            _ => spawn(&spec),
+        }?
+        .pid;
         self.usage = Usage::default();
         self.running = Some(Running {
             pid,

@@ -81,17 +81,26 @@ pub struct OwnOomScore {
 }
 
 impl OwnOomScore {
-    /// Opens the score of this process, which is not dumpable afterwards; `None` without `/proc`.
-    pub fn open_undumpable() -> Option<Self> {
+    /// Opens the score of this process, which is not dumpable afterwards; `None` where that cannot
+    /// be done.
+    ///
+    /// Where the process has to be dumpable for a moment, `briefly` says whether that may be: it may
+    /// not where something hostile of the same user could look into this process just then.
+    pub fn open_undumpable(briefly: bool) -> Option<Self> {
         let path = "/proc/self/oom_score_adj";
-        set_dumpable(true).ok()?;
-        let opened = std::fs::OpenOptions::new().write(true).open(path);
-        set_dumpable(false).ok()?;
+        let open = || std::fs::OpenOptions::new().write(true).open(path).ok();
+        let file = match open() {
+            Some(file) => Some(file),
+            None if briefly => {
+                set_dumpable(true).ok()?;
+                let file = open();
+                set_dumpable(false).ok()?;
+                file
+            }
+            None => None,
+        };
         let usual = std::fs::read(path).ok()?;
-        Some(Self {
-            file: opened.ok()?,
-            usual,
-        })
+        Some(Self { file: file?, usual })
     }
 
     /// Has the score while `body` runs. What the kernel does not let us set stays as it is: the
