@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::carry::person;
 use crate::git::{Configuration, Reference};
 
 /// The marker's name in a task's git directory.
@@ -147,6 +148,12 @@ impl GitDirectory<'_> {
                     setting(&mut text, key, value);
                 }
             }
+        }
+        // A commit in the tree shall not fail for want of a name where the user has none.
+        if self.configuration.get("user.email").is_none() {
+            let (name, email) = person(self.configuration);
+            setting(&mut text, "user.name", name.as_bytes());
+            setting(&mut text, "user.email", email.as_bytes());
         }
         for (key, value) in self.configuration.entries() {
             if !key.starts_with("remote.") {

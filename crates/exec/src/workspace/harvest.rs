@@ -432,11 +432,12 @@ fn take_snapshot(
     }
     let index = format!(".git/{SCRATCH}-index");
     let environment = [("GIT_INDEX_FILE", index.as_str())];
-    // A copy keeps what git knows about unchanged files, so that only changed ones are read.
+    // A copy keeps what git knows about unchanged files, so that only changed ones are read; it keeps
+    // its time too, by which git knows which files it has to look at again.
     let copy = [
         "/bin/sh",
         "-c",
-        "rm -f \"$1\"; test ! -e .git/index || cp .git/index \"$1\"",
+        "rm -f \"$1\"; test ! -e .git/index || cp -p .git/index \"$1\"",
         "sh",
     ];
     let argv = copy

@@ -297,6 +297,16 @@ fn find_tree(trees: &Path) -> std::path::PathBuf {
 }
 
 #[test]
+fn a_commit_in_the_tree_works_where_the_user_has_no_name() {
+    let field = Field::new();
+    field.user_git(&["config", "--unset", "user.name"]);
+    field.user_git(&["config", "--unset", "user.email"]);
+    let worktree = field.create("w");
+    let config = std::fs::read_to_string(worktree.record.tree.as_path().join(".git/config"));
+    assert!(config.unwrap().contains("email = \"cofferdam@localhost\""));
+}
+
+#[test]
 fn a11_a_sparse_checkout_is_kept() {
     let field = Field::new();
     field.user_git(&["sparse-checkout", "set", "d"]);
