@@ -176,3 +176,134 @@ pub fn secret_values(surroundings: &Surroundings) -> Vec<(String, Vec<u8>)> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_core::policy::{Layer, LayerDocument, PolicyDocument, merge};
+    use cofferdam_core::spec::ProtectedState;
+
+    /// A home directory with a repository in it, and the surroundings of somebody who stands there.
+    fn scene() -> (tempfile::TempDir, Surroundings, Workspace) {
+        let place = tempfile::tempdir().expect("a directory");
+        let base = place.path().canonicalize().expect("real");
+        let root = base.join("home/src/app");
+        for path in [
+            "home/src/app/.git/hooks",
+            "home/src/app/sub",
+            "home/.cargo/bin",
+            "data",
+        ] {
+            std::fs::create_dir_all(base.join(path)).expect("made");
+        }
+        std::fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").expect("written");
+        std::fs::write(root.join(".env"), "KEY=1\n").expect("written");
+        std::fs::write(base.join("home/.gitconfig"), "[user]\n\tname = Ann\n").expect("written");
+        let home = base.join("home");
+        let surroundings = Surroundings::new(
+            [
+                ("HOME", home.as_os_str()),
+                ("PATH", std::ffi::OsStr::new("/usr/bin:/bin")),
+                ("MY_API_KEY", std::ffi::OsStr::new("very secret value")),
+                ("EDITOR", std::ffi::OsStr::new("ed")),
+            ],
+            root.join("sub"),
+        );
+        let workspace = resolve_workspace(&surroundings, None, None).expect("found");
+        (place, surroundings, workspace)
+    }
+
+    fn look(
+        place: &tempfile::TempDir,
+        surroundings: &Surroundings,
+        workspace: &Workspace,
+        policy: &EffectivePolicy,
+    ) -> HostFacts {
+        gather(&GatherRequest {
+            surroundings,
+            workspace,
+            data_dir: &place.path().join("data"),
+            policy,
+            tree: None,
+        })
+    }
+
+    #[test]
+    fn one_look_finds_what_a_plan_depends_on() {
+        let (place, surroundings, workspace) = scene();
+        let facts = look(
+            &place,
+            &surroundings,
+            &workspace,
+            &EffectivePolicy::built_in(),
+        );
+        let root = workspace.root.as_path();
+        assert_eq!(facts.workspace.root, BytePath::from(root));
+        assert_eq!(workspace.directory, Some(root.join("sub")));
+        let git = facts.workspace.git.as_ref().expect("a repository");
+        assert_eq!(git.hooks_path, BytePath::from(root.join(".git/hooks")));
+        assert!(facts.git_config.contains("Ann"));
+        assert_eq!(
+            facts.workspace.env_files,
+            [BytePath::from(root.join(".env"))]
+        );
+        let hooks = facts
+            .workspace
+            .protected
+            .iter()
+            .find(|one| one.rule == "git hooks")
+            .expect("listed");
+        assert_eq!(hooks.state, ProtectedState::Directory);
+        assert!(facts.toolchains.iter().any(|one| one.name == "cargo"));
+        assert!(facts.paths.is_empty());
+    }
+
+    #[test]
+    fn fc_62_no_secret_stands_in_the_facts() {
+        let (place, surroundings, workspace) = scene();
+        let facts = look(
+            &place,
+            &surroundings,
+            &workspace,
+            &EffectivePolicy::built_in(),
+        );
+        let text = serde_json::to_string(&facts).expect("written");
+        assert!(!text.contains("very secret value"));
+        assert_eq!(facts.secret_names, ["MY_API_KEY"]);
+        let values = secret_values(&surroundings);
+        assert_eq!(
+            values,
+            [("MY_API_KEY".to_owned(), b"very secret value".to_vec())]
+        );
+    }
+
+    #[test]
+    fn the_policy_says_which_paths_are_looked_at() {
+        let (place, surroundings, workspace) = scene();
+        let document = PolicyDocument {
+            read: Some(vec![BytePath::from("~/.cargo"), BytePath::from("/none")]),
+            deny_read: Some(vec![BytePath::from("sub"), BytePath::from("*.pem")]),
+            ..PolicyDocument::default()
+        };
+        let layers = [LayerDocument::new(Layer::CommandLine, document)];
+        let policy = merge(EffectivePolicy::built_in(), &layers).expect("good");
+        std::fs::write(workspace.root.join("sub/a.pem"), "").expect("written");
+        let facts = look(&place, &surroundings, &workspace, &policy);
+        let found: Vec<_> = facts
+            .paths
+            .iter()
+            .map(|one| (one.written.to_string(), one.kind))
+            .collect();
+        use cofferdam_core::facts::PathKind::{Absent, Directory, File};
+        let expected = [
+            ("~/.cargo", Directory),
+            ("/none", Absent),
+            ("sub", Directory),
+            ("*.pem", File),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(written, kind)| (written.to_owned(), kind))
+        );
+    }
+}

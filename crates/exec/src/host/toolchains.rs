@@ -43,7 +43,7 @@ const KNOWN: &[Known] = &[
         "cargo",
         Some("CARGO_HOME"),
         ".cargo",
-        &["bin", "env"],
+        &["bin"],
         &["registry", "git"],
     ),
     known("rustup", Some("RUSTUP_HOME"), ".rustup", &[""], &[]),
