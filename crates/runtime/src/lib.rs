@@ -17,6 +17,7 @@ mod host;
 mod idempotency;
 mod options;
 mod participants;
+mod project;
 mod refusal;
 mod run;
 mod runtime;
@@ -27,6 +28,7 @@ mod task;
 pub use cofferdam_exec::host::Surroundings;
 pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 pub use options::RuntimeOptions;
+pub use project::{Projected, project};
 pub use run::{FrontDoor, RunRequest};
 pub use runtime::Runtime;
 pub use task::{

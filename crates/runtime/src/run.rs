@@ -9,7 +9,7 @@ use cofferdam_core::id::CommandId;
 use cofferdam_core::operation::{Input, RunCommand};
 use cofferdam_core::outcome::{CommandOutcome, Status};
 use cofferdam_core::plan::{self, CommandOptions, PlannedCommand, WorkspaceView};
-use cofferdam_core::policy::PolicyDocument;
+use cofferdam_core::policy::{EffectivePolicy, PolicyDocument};
 use cofferdam_core::spec::{EnclosureSpec, Network, StreamPlan};
 use cofferdam_exec::{CommandIo, Control, Run};
 use serde_json::json;
@@ -139,9 +139,16 @@ impl Runtime {
         }
         let subject = opening.who.subject();
         let mut lines = if *told { Vec::new() } else { opening.lines() };
-        lines.push(decided(opening, &decision, &spec, &planned));
+        lines.push(decided(
+            opening,
+            &decision,
+            &resolved.policy,
+            &spec,
+            &planned,
+        ));
         lines.extend(fallback(&resolved, &spec, opening));
-        self.scribe.record(lines).map_err(refused)?;
+        // With the intent of the enclosure, in one step.
+        self.scribe.record_later(lines);
         *told = true;
         let enclosure = self
             .plane
@@ -155,8 +162,8 @@ impl Runtime {
             timeout_clamped: !planned.clamps.is_empty(),
         });
         // What a journal that cannot be told any more means is said by the outcome already.
-        let _ = enclosure.close();
-        let _ = self.scribe.record(opening.ending(outcome.status));
+        enclosure.close();
+        self.scribe.record_later(opening.ending(outcome.status));
         Ok(outcome)
     }
 
@@ -349,6 +356,7 @@ fn check_directory(spec: &EnclosureSpec, cwd: &BytePath) -> Result<(), Problem> 
 fn decided(
     opening: &Opening<'_>,
     decision: &Decision,
+    policy: &EffectivePolicy,
     spec: &EnclosureSpec,
     planned: &PlannedCommand,
 ) -> Line {
@@ -363,6 +371,8 @@ fn decided(
             "provider": spec.provider,
             "network": spec.network,
             "spec_hash": spec.hash(),
+            "policy": policy.digest(),
+            "proposals": policy.proposals,
             "clamps": planned.clamps,
         }),
     )

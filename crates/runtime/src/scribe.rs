@@ -47,8 +47,17 @@ impl Scribe {
 
     /// Writes events together; gives the position of each.
     pub(crate) fn record(&self, lines: Vec<Line>) -> Result<Vec<u64>, Problem> {
+        self.plane.append(self.events(lines))
+    }
+
+    /// Takes events to be written together with the next ones.
+    pub(crate) fn record_later(&self, lines: Vec<Line>) {
+        self.plane.append_later(self.events(lines));
+    }
+
+    fn events(&self, lines: Vec<Line>) -> Vec<NewEvent> {
         let ambient = self.plane.ambient();
-        let events: Vec<NewEvent> = lines
+        lines
             .into_iter()
             .map(|mut line| {
                 let redactions = self.masker.mask_json(&mut line.data);
@@ -64,13 +73,7 @@ impl Scribe {
                     redactions,
                 }
             })
-            .collect();
-        let appended = self
-            .plane
-            .journal()
-            .append(&events)
-            .map_err(|error| error.to_problem())?;
-        Ok(appended.into_iter().map(|one| one.pos).collect())
+            .collect()
     }
 
     /// Writes one event; gives its position.

@@ -14,3 +14,6 @@ mod actions;
 
 #[path = "main/scripted.rs"]
 mod scripted;
+
+#[path = "main/crash.rs"]
+mod crash;

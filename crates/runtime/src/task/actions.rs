@@ -476,7 +476,7 @@ impl Runtime {
             return Err(Problem::new(ErrorCode::Internal, "a tree is no tree"));
         };
         let harvested = tree.workspaces.harvest(&tree.record, &Walls(&enclosure))?;
-        enclosure.close()?;
+        enclosure.close();
         self.scribe
             .say(place::record_line(&entry.subject, "harvested", &harvested)?)?;
         Ok(harvested)

@@ -6,16 +6,18 @@
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
+use cofferdam_core::id::TaskId;
 use cofferdam_core::operation::RunCommand;
 use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
 use cofferdam_core::plan;
 use cofferdam_core::task::{
-    CleanupPolicy, CleanupStatus, DiffSummary, IsolationMode, Merge, MergeStatus, ModifiedFile,
-    TaskIsolation, TaskRequest, TaskResult, Verification, VerificationStatus, WorkspaceStrategy,
+    ChangeKind, CleanupPolicy, CleanupStatus, DiffSummary, IsolationMode, Merge, MergeStatus,
+    ModifiedFile, TaskIsolation, TaskRequest, TaskResult, Verification, VerificationStatus,
+    WorkspaceStrategy,
 };
 use cofferdam_exec::workspace::TreeState;
 use cofferdam_exec::{CommandIo, Enclosure, Run};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::course::Course;
 use super::ledger;
@@ -300,7 +302,7 @@ fn work(
     if let Some(before) = before {
         *measured = measure::since(&enclosure, &before);
     }
-    enclosure.close()?;
+    enclosure.close();
     Ok(())
 }
 
@@ -364,7 +366,7 @@ fn bring_in(
     }
     course.enter(TaskState::Harvesting);
     course.tell(TaskProgress::Harvesting);
-    let shown = match &mut prepared.place {
+    match &mut prepared.place {
         Place::Session => return Ok(()),
         Place::Live => {
             let Some(measured) = measured else {
@@ -376,14 +378,19 @@ fn bring_in(
             draft.files = measured.files;
             draft.summary = measured.summary;
             draft.verification.tree = measured.tree;
-            None
         }
-        Place::Tree(_) => {
-            harvest(course, prepared, draft)?;
-            None
+        Place::Tree(_) => harvest(course, prepared, draft)?,
+    }
+    let shown = if draft.files.is_empty() {
+        None
+    } else {
+        let mut data = file_changes(&course.task, &draft.files);
+        if let Some(outcome) = &draft.outcome {
+            data["command_id"] = outcome.command_id.as_str().into();
         }
+        course.say(event_type::FILE_CHANGED, Severity::Info, data)
     };
-    let data = json!({"files": draft.files.len(), "summary": draft.summary});
+    let data = json!({"files": draft.files.len(), "tree": draft.verification.tree});
     course.keep(
         "files_changed",
         draft.summary.text.clone(),
@@ -392,6 +399,27 @@ fn bring_in(
         data,
     );
     Ok(())
+}
+
+/// Sorts changed files by what happened to them.
+fn file_changes(task: &TaskId, files: &[ModifiedFile]) -> Value {
+    let of = |wanted: ChangeKind| -> Vec<Value> {
+        files
+            .iter()
+            .filter(|file| file.change == wanted)
+            .map(|file| match &file.from {
+                Some(from) => json!({"from": from, "to": file.path}),
+                None => json!(file.path),
+            })
+            .collect()
+    };
+    json!({
+        "task": task,
+        "added": of(ChangeKind::Added),
+        "modified": of(ChangeKind::Modified),
+        "deleted": of(ChangeKind::Deleted),
+        "renamed": of(ChangeKind::Renamed),
+    })
 }
 
 fn harvest(
@@ -410,7 +438,7 @@ fn harvest(
         return Ok(());
     };
     tree.record = tree.workspaces.harvest(&tree.record, &Walls(&enclosure))?;
-    enclosure.close()?;
+    enclosure.close();
     let record = tree.record.clone();
     place::tell_record(course, "harvested", &record);
     let Some(harvest) = record.harvest else {

@@ -20,7 +20,7 @@ objects=$(git rev-parse --path-format=absolute --git-path objects)
 index=$(git rev-parse --path-format=absolute --git-path index)
 store=${TMPDIR:-/tmp}/cofferdam-measure
 mkdir -p "$store/objects"
-test -e "$store/index" || { test ! -e "$index" || cp "$index" "$store/index"; }
+test -e "$store/index" || { test ! -e "$index" || cp -p "$index" "$store/index"; }
 export GIT_INDEX_FILE="$store/index" GIT_OBJECT_DIRECTORY="$store/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
 cd "$top"
 git -c core.hooksPath=/dev/null -c core.fsmonitor=false add --all --ignore-errors -- . 2>/dev/null || :

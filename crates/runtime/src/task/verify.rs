@@ -152,7 +152,7 @@ fn enclosed(
     if let Place::Tree(tree) = &prepared.place {
         put_back(tree, &enclosure);
     }
-    enclosure.close()?;
+    enclosure.close();
     Ok(())
 }
 

@@ -122,17 +122,7 @@ impl Desk {
     }
 
     pub(crate) fn options(&self) -> RuntimeOptions {
-        let path = std::env::var_os("PATH").unwrap();
-        let surroundings = Surroundings::new(
-            [
-                ("PATH", path),
-                ("HOME", self.home.clone().into_os_string()),
-                ("COFFERDAM_DATA_DIR", self.data.clone().into_os_string()),
-                ("API_TOKEN", "s3cret-value".into()),
-            ],
-            &self.repo,
-        );
-        RuntimeOptions::new(surroundings, Arc::new(SystemAmbient::new()))
+        options(&self.home, &self.data, &self.repo)
     }
 
     pub(crate) fn runtime(&self) -> Runtime {
@@ -222,4 +212,36 @@ pub(crate) fn events(runtime: &Runtime) -> Vec<Event> {
 
 pub(crate) fn kinds(events: &[Event]) -> Vec<&str> {
     events.iter().map(|event| event.kind.as_str()).collect()
+}
+
+pub(crate) fn options(home: &Path, data: &Path, repo: &Path) -> RuntimeOptions {
+    let path = std::env::var_os("PATH").unwrap();
+    let surroundings = Surroundings::new(
+        [
+            ("PATH", path),
+            ("HOME", home.as_os_str().to_owned()),
+            ("COFFERDAM_DATA_DIR", data.as_os_str().to_owned()),
+            ("API_TOKEN", "s3cret-value".into()),
+        ],
+        repo,
+    );
+    RuntimeOptions::new(surroundings, Arc::new(SystemAmbient::new()))
+}
+
+/// Runs one test of this very program in a process of its own, at a desk, and waits for its end.
+pub(crate) fn rerun(desk: &Desk, test: &str, stage: &str) -> std::process::ExitStatus {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env("COFFERDAM_TEST_DESK", desk.home.parent().unwrap())
+        .env("COFFERDAM_TEST_STAGE", stage)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+}
+
+/// What the process that runs a test was told.
+pub(crate) fn told(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }

@@ -785,3 +785,24 @@ fn a_command_starts_where_the_caller_stands() {
     let result = task(&runtime, with("sub/made"));
     assert_eq!(result.error.unwrap().code, ErrorCode::CwdMissing);
 }
+
+#[test]
+fn c81_a_change_of_equal_size_in_the_second_of_the_checkout_is_seen() {
+    if !has_walls() {
+        return;
+    }
+    for mode in [IsolationMode::Worktree, IsolationMode::Sandbox] {
+        let desk = Desk::with_repository();
+        let runtime = desk.runtime();
+        let asked = TaskRequest {
+            isolation_mode: mode,
+            ..shell_task("echo two >a.txt; sleep 1.1")
+        };
+        let result = task(&runtime, asked);
+        assert_eq!(
+            changes(&result),
+            [("a.txt".to_owned(), ChangeKind::Modified)],
+            "{result:#?}"
+        );
+    }
+}
