@@ -137,11 +137,7 @@ impl Enclosure {
     }
 
     /// Ends everything in the place and takes the walls down.
-    ///
-    /// # Errors
-    ///
-    /// When the journal cannot be told; the place is gone all the same.
-    pub fn close(self) -> Result<EndedBy, Problem> {
+    pub fn close(self) -> EndedBy {
         let standing = lock(&self.standing).take();
         take_down(standing, "closed", &self.subject)
     }
@@ -169,7 +165,7 @@ impl Enclosure {
                 "lost"
             };
             let old = slot.take();
-            take_down(old, reason, &self.subject)?;
+            take_down(old, reason, &self.subject);
         }
         let standing = Arc::new(stand(
             &self.plane,
@@ -185,8 +181,7 @@ impl Enclosure {
 impl Drop for Enclosure {
     fn drop(&mut self) {
         let standing = lock(&self.standing).take();
-        // Nobody is there to be told of a journal that cannot be written; the place still goes.
-        let _ = take_down(standing, "dropped", &self.subject);
+        take_down(standing, "dropped", &self.subject);
     }
 }
 
@@ -219,7 +214,7 @@ fn stand(
     };
     let (scratch, guard, backend) = raise(plane, spec).map_err(failed)?;
     let isolation = isolation(spec, requested);
-    plane.record(
+    plane.record_later(
         subject,
         event_type::ISOLATION_ENCLOSED,
         Severity::Info,
@@ -231,7 +226,7 @@ fn stand(
             "enforced_by": isolation.enforced_by,
             "gaps": isolation.gaps,
         }),
-    )?;
+    );
     let output_limit = spec.limits.output_bytes;
     let place = Place {
         plane: plane.clone(),
@@ -266,22 +261,18 @@ fn raise(plane: &Plane, spec: &EnclosureSpec) -> Result<Raised, Problem> {
     Ok((scratch, guard, backend))
 }
 
-fn take_down(
-    standing: Option<Arc<Standing>>,
-    reason: &str,
-    subject: &Subject,
-) -> Result<EndedBy, Problem> {
+fn take_down(standing: Option<Arc<Standing>>, reason: &str, subject: &Subject) -> EndedBy {
     let Some(standing) = standing else {
-        return Ok(EndedBy::Itself);
+        return EndedBy::Itself;
     };
     let by = standing.backend.end();
-    standing.place.plane.record(
+    standing.place.plane.record_later(
         subject,
         event_type::ISOLATION_ENDED,
         Severity::Debug,
         json!({"enclosure_id": standing.place.id, "reason": reason, "ended_by": by}),
-    )?;
-    Ok(by)
+    );
+    by
 }
 
 fn isolation(spec: &EnclosureSpec, requested: IsolationLevel) -> Isolation {

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cofferdam_core::ambient::Ambient;
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -49,9 +49,25 @@ struct Inner {
     masker: Masker,
     script: Option<Script>,
     lease: Held,
+    /// Facts that wait for the next step of writing.
+    pending: Mutex<Vec<NewEvent>>,
     settled: Vec<Settled>,
     keeper: OnceLock<OwnedFd>,
     spawner: OnceLock<Spawner>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let pending = std::mem::take(
+            self.pending
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        if !pending.is_empty() {
+            // Without a journal there is nobody left to be told.
+            let _ = self.journal.append(&pending);
+        }
+    }
 }
 
 /// The lease of a plane: a locked file where there is a data directory.
@@ -100,6 +116,7 @@ impl Plane {
             masker,
             script,
             lease,
+            pending: Mutex::default(),
             settled,
             keeper: OnceLock::new(),
             spawner: OnceLock::new(),
@@ -196,17 +213,56 @@ impl Plane {
         data: Value,
     ) -> Result<u64, Problem> {
         let event = self.event(subject, kind, severity, data);
-        let appended = self
-            .0
-            .journal
-            .append(&[event])
-            .map_err(|error| error.to_problem())?;
-        appended.first().map(|one| one.pos).ok_or_else(|| {
+        self.append(vec![event])?.first().copied().ok_or_else(|| {
             Problem::new(
                 ErrorCode::Internal,
                 "the journal gave no position for an event",
             )
         })
+    }
+
+    /// Takes one event to be written in the next step, see [`Plane::append_later`].
+    pub(crate) fn record_later(
+        &self,
+        subject: &Subject,
+        kind: &str,
+        severity: Severity,
+        data: Value,
+    ) {
+        self.append_later(vec![self.event(subject, kind, severity, data)]);
+    }
+
+    /// Writes events in one step; gives the position of each.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be written; then none of them is.
+    pub fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, Problem> {
+        let mut batch = std::mem::take(&mut *self.pending());
+        let waiting = batch.len();
+        batch.extend(events);
+        match self.0.journal.append(&batch) {
+            Ok(appended) => Ok(appended.iter().skip(waiting).map(|one| one.pos).collect()),
+            Err(error) => {
+                batch.truncate(waiting);
+                self.pending().splice(0..0, batch);
+                Err(error.to_problem())
+            }
+        }
+    }
+
+    /// Takes events to be written in the next step, at the latest at the end of the plane: facts
+    /// that nothing depends on, never intents and never outcomes of commands.
+    pub fn append_later(&self, events: Vec<NewEvent>) {
+        self.pending().extend(events);
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Vec<NewEvent>> {
+        // The list is whole after every statement that changes it.
+        self.0
+            .pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes what goes with an outcome, and the outcome, in one step.
