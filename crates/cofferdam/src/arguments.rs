@@ -89,7 +89,7 @@ pub(crate) enum TopCommand {
     Topology,
     /// Show what supports a task's result
     #[command(
-        after_help = "Examples:\n  cofferdam evidence 1\n  cofferdam evidence 1 --json | jq '.items[].kind'"
+        after_help = "Examples:\n  cofferdam evidence 1\n  cofferdam evidence 1 --json | jq '.data.facts[].kind'"
     )]
     Evidence(EvidenceArguments),
     /// List threads, or show the messages of one

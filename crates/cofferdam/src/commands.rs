@@ -9,10 +9,9 @@ mod policy;
 mod reference;
 mod remedy;
 mod run;
+mod serve;
 mod task;
 mod view;
-
-use cofferdam_core::error::{ErrorCode, Problem};
 
 use crate::arguments::TopCommand;
 use crate::context::Context;
@@ -26,6 +25,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Policy(command) => policy::policy(context, *command),
         TopCommand::Doctor(arguments) => doctor::doctor(context, &arguments),
         TopCommand::Demo(arguments) => demo::demo(context, &arguments),
+        TopCommand::Serve(arguments) => serve::serve(context, &arguments),
         TopCommand::Topology => view::topology(context),
         TopCommand::Evidence(arguments) => view::evidence(context, &arguments),
         TopCommand::Threads(arguments) => view::threads(context, &arguments),
@@ -33,6 +33,5 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Summary => view::summary(context),
         TopCommand::Journal(command) => journal::journal(context, command),
         TopCommand::Events(arguments) => events::events(context, &arguments),
-        _ => Err(Problem::new(ErrorCode::Internal, "not wired").into()),
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct Told {
     /// What the second one tried.
     pub(crate) attempts: Vec<Attempt>,
     /// Whether everything came out as it should.
-    pub(crate) as_told: bool,
+    pub(crate) came_out_right: bool,
 }
 
 /// The throwaway places.
@@ -177,14 +177,14 @@ impl Stage {
         }
         let attempts = self.look(&tasks[1]);
         let verdict = |task: &TaskResult| task.verification.status;
-        let as_told = attempts.iter().all(|attempt| attempt.stopped)
+        let came_out_right = attempts.iter().all(|attempt| attempt.stopped)
             && tasks.iter().all(|task| task.status == Status::Completed)
             && verdict(&tasks[0]) == VerificationStatus::Passed
             && verdict(&tasks[2]) == VerificationStatus::Failed;
         Ok(Told {
             tasks,
             attempts,
-            as_told,
+            came_out_right,
         })
     }
 

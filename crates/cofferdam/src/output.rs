@@ -30,11 +30,6 @@ impl Output {
         Self { format }
     }
 
-    /// Gives the format.
-    pub(crate) const fn format(self) -> Format {
-        self.format
-    }
-
     /// Tells whether the results are for programs.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json

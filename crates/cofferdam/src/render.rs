@@ -15,7 +15,7 @@ pub(crate) mod task;
 pub(crate) mod tasks;
 pub(crate) mod view;
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 
 use anstyle::{AnsiColor, Style};
 use cofferdam_core::error::Problem;
@@ -55,9 +55,9 @@ pub(crate) fn problem(problem: &Problem) -> String {
         let label = paint(PLACE, "hint:");
         for (index, line) in hint.lines().enumerate() {
             if index == 0 {
-                text.push_str(&format!("{label} {line}\n"));
+                let _ = writeln!(text, "{label} {line}");
             } else {
-                text.push_str(&format!("      {line}\n"));
+                let _ = writeln!(text, "      {line}");
             }
         }
     }

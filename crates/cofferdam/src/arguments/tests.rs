@@ -131,7 +131,7 @@ fn task_lists_its_verbs() {
       list   List tasks
       show   Show the result of a task
       diff   Show what a task changed
-      merge  Merge a task's branch into the branch that is checked out
+      merge  Merge a task's branch into the branch from which it began
       drop   Drop a task: its tree and its branch, kept recoverable
       undo   Take back the last merge or drop of a task
 
@@ -193,6 +193,11 @@ fn task_run_tells_where_the_work_goes() {
           --timeout <SECONDS>       Seconds after which the command and all that it started are ended
           --idle-timeout <SECONDS>  Seconds without output after which they are ended
 
+    Terminal:
+          --tty     Give the command a terminal of its own [default: when standard input and output are
+                    one]
+          --no-tty  Give it pipes, also on a terminal
+
     Command:
       <CMD>...  The command and its arguments, as they are
 
@@ -214,7 +219,7 @@ fn task_run_tells_where_the_work_goes() {
 #[test]
 fn merge_tells_what_it_refuses() {
     insta::assert_snapshot!(help(&["task", "merge"]), @r"
-    Merge a task's branch into the branch that is checked out
+    Merge a task's branch into the branch from which it began
 
     Usage: cofferdam task merge [OPTIONS] <TASK>
 
@@ -222,14 +227,21 @@ fn merge_tells_what_it_refuses() {
       <TASK>  Number of the task, its id, or the beginning of it
 
     Options:
-          --json            Print one JSON object on standard output instead of text
-          --data-dir <DIR>  Directory of the journal and of the tasks' trees [default:
-                            $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or ~/.local/share/cofferdam]
-      -h, --help            Print help
+          --into <BRANCH>    Branch that takes it, in place of the one from which the task began
+          --allow-protected  Let it change names that the host's tools execute or obey
+          --json             Print one JSON object on standard output instead of text
+          --data-dir <DIR>   Directory of the journal and of the tasks' trees [default:
+                             $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or ~/.local/share/cofferdam]
+      -h, --help             Print help
 
     The merge is computed without touching your tree, and applied only when it is clean, the branch has
-    not moved meanwhile and the checkout has no changes of its own. `cofferdam task undo N` takes it
-    back.
+    not moved meanwhile and the checkout has no changes of its own. Files that the host's tools execute
+    or obey (hooks, start-up files of agents and editors) are refused unless you allow them.
+    `cofferdam task undo N` takes it back.
+
+    Examples:
+      cofferdam task merge 1
+      cofferdam task merge 1 --into release
     ");
 }
 
@@ -343,8 +355,7 @@ fn serve_tells_how_to_ask() {
     Usage: cofferdam serve [OPTIONS]
 
     Options:
-          --listen <ADDR>      Loopback address and port; port 0 takes a free one [default:
-                               127.0.0.1:7070]
+          --listen <ADDR>      Address and port; port 0 takes a free one [default: 127.0.0.1:7411]
           --token-file <FILE>  File whose first line is the token that every request must bring
           --json               Print one JSON object on standard output instead of text
           --data-dir <DIR>     Directory of the journal and of the tasks' trees [default:
@@ -353,11 +364,11 @@ fn serve_tells_how_to_ask() {
       -h, --help               Print help
 
     Examples:
-      cofferdam serve --listen 127.0.0.1:7070 --token-file ~/.config/cofferdam/token
+      cofferdam serve --listen 127.0.0.1:7411 --token-file ~/.config/cofferdam/token
       curl -H "Authorization: Bearer $(cat ~/.config/cofferdam/token)" \
-          http://127.0.0.1:7070/api/agents/visibility/runtime-summary
+          http://127.0.0.1:7411/api/agents/visibility/runtime-summary
 
-    Only loopback addresses are listened on. Without --token-file a token is made for this run and
-    printed once on standard error.
+    Without --token-file the token of the data directory is taken, and made where there is none. Other
+    addresses than loopback are only listened on with a token file of your own.
     "#);
 }

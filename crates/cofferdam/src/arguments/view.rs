@@ -96,15 +96,15 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cofferdam serve --listen 127.0.0.1:7070 --token-file ~/.config/cofferdam/token
+  cofferdam serve --listen 127.0.0.1:7411 --token-file ~/.config/cofferdam/token
   curl -H \"Authorization: Bearer $(cat ~/.config/cofferdam/token)\" \\
-      http://127.0.0.1:7070/api/agents/visibility/runtime-summary
+      http://127.0.0.1:7411/api/agents/visibility/runtime-summary
 
-Only loopback addresses are listened on. Without --token-file a token is made for this run and
-printed once on standard error.")]
+Without --token-file the token of the data directory is taken, and made where there is none. Other
+addresses than loopback are only listened on with a token file of your own.")]
 pub(crate) struct ServeArguments {
-    /// Loopback address and port; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
+    /// Address and port; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7411")]
     pub(crate) listen: String,
     /// File whose first line is the token that every request must bring
     #[arg(long, value_name = "FILE")]

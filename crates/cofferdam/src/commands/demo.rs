@@ -1,5 +1,7 @@
 //! `demo`.
 
+use std::fmt::Write as _;
+
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 
@@ -50,11 +52,12 @@ pub(crate) fn demo(context: &Context, arguments: &DemoArguments) -> Ending {
     if text {
         let mut said = render::demo::told(&told);
         let journal = stage.runtime().journal();
-        said.push_str(&format!(
+        let _ = write!(
+            said,
             "\n{}\n{}",
             paint(STRONG, "Topology"),
             view::topology_text(journal.as_ref())?
-        ));
+        );
         said.push_str(&render::task::next(&if arguments.keep {
             let data = path.join("data");
             vec![
@@ -71,7 +74,7 @@ pub(crate) fn demo(context: &Context, arguments: &DemoArguments) -> Ending {
     } else {
         context.output.result(&told, |_| String::new())?;
     }
-    Ok(if told.as_told {
+    Ok(if told.came_out_right {
         exit::SUCCESS
     } else {
         exit::OWN_FAILURE

@@ -1,5 +1,7 @@
 //! `doctor`: what this machine can enforce, and the changes that let it enforce more.
 
+use std::fmt::Write as _;
+
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 
@@ -52,10 +54,11 @@ pub(crate) fn doctor(context: &Context, arguments: &DoctorArguments) -> Ending {
     context.output.result(&said, |_| {
         let mut text = render(&facts);
         if !changes.is_empty() {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "\nnext: {}\n",
                 paint(PLACE, "sudo cofferdam doctor --fix")
-            ));
+            );
         }
         text
     })?;
@@ -223,7 +226,7 @@ fn with_line(text: &str, line: &str) -> String {
             .strip_prefix("fallback")
             .is_some_and(|rest| rest.trim_start().starts_with('='))
     };
-    if let Some(at) = lines.iter().position(|line| is_fallback(&line)) {
+    if let Some(at) = lines.iter().position(is_fallback) {
         lines[at] = line;
     } else if let Some(at) = lines
         .iter()

@@ -8,12 +8,13 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Event, EventFilter};
 use cofferdam_core::exit;
 use cofferdam_core::limits;
-use cofferdam_journal::{Journal, Query};
+use cofferdam_journal::{Head, Journal, Query};
+use cofferdam_visibility::{Meta, parse_time};
 use jiff::Timestamp;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::reference;
+use super::{reference, view};
 use crate::arguments::view::EventsArguments;
 use crate::context::Context;
 use crate::failure::{Ending, Failure};
@@ -22,11 +23,17 @@ use crate::render::events::line;
 /// How long one wait for the next event may take before an interruption is looked for.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Events with where the journal stood.
+/// Events, oldest first.
 #[derive(Debug, Serialize)]
-struct Events {
+struct Found {
     events: Vec<Event>,
-    head: cofferdam_journal::Head,
+    #[serde(skip)]
+    head: Head,
+    #[serde(skip)]
+    first_pos: u64,
+    /// Up to where the log was looked at.
+    #[serde(skip)]
+    seen: u64,
 }
 
 /// Carries out `events`.
@@ -38,7 +45,12 @@ pub(crate) fn events(context: &Context, arguments: &EventsArguments) -> Ending {
         None => newest(journal.as_ref(), &filter, arguments.limit)?,
     };
     if !arguments.follow {
-        context.output.result(&page, |page| {
+        let after = page
+            .events
+            .first()
+            .map_or(page.head.pos, |event| event.pos - 1);
+        let meta = Meta::of_page(&page.head.epoch, page.first_pos, page.head.pos, after);
+        view::show(context, meta, page, |page| {
             if page.events.is_empty() {
                 return "no events".to_owned();
             }
@@ -49,7 +61,7 @@ pub(crate) fn events(context: &Context, arguments: &EventsArguments) -> Ending {
     for event in &page.events {
         show(context, event)?;
     }
-    follow(context, journal.as_ref(), &filter, page.head.pos)
+    follow(context, journal.as_ref(), &filter, page.seen)
 }
 
 /// Shows what comes, until somebody interrupts.
@@ -88,48 +100,49 @@ fn show(context: &Context, event: &Event) -> Result<(), Failure> {
     }
 }
 
-fn newest(journal: &dyn Journal, filter: &EventFilter, limit: usize) -> Result<Events, Problem> {
-    let mut events = Vec::new();
+/// Reads the newest events, oldest first.
+fn newest(journal: &dyn Journal, filter: &EventFilter, limit: usize) -> Result<Found, Problem> {
     let mut query = Query::of(filter.clone()).backward().resolved();
-    loop {
-        query.limit = (limit - events.len()).min(limits::PAGE_EVENTS_CAP);
-        if query.limit == 0 {
-            let head = journal.head().map_err(|error| error.to_problem())?;
-            events.reverse();
-            return Ok(Events { events, head });
-        }
-        let page = journal.read(&query).map_err(|error| error.to_problem())?;
-        query.after = page.next();
-        let (more, head) = (page.more, page.head.clone());
-        events.extend(page.events);
-        if !more {
-            events.reverse();
-            return Ok(Events { events, head });
-        }
-    }
+    let mut found = read(journal, &mut query, limit)?;
+    found.events.reverse();
+    // What came while older pages were read is for whoever follows.
+    found.seen = found.head.pos;
+    Ok(found)
 }
 
+/// Reads the events after a position, oldest first.
 fn forward(
     journal: &dyn Journal,
     filter: &EventFilter,
     after: u64,
     limit: usize,
-) -> Result<Events, Problem> {
+) -> Result<Found, Problem> {
+    let mut query = Query::of(filter.clone()).after(after).resolved();
+    read(journal, &mut query, limit)
+}
+
+/// Reads pages until there are enough events or no more; the head is that of the first page.
+fn read(journal: &dyn Journal, query: &mut Query, limit: usize) -> Result<Found, Problem> {
     let mut events: Vec<Event> = Vec::new();
-    let mut after = after;
+    let mut first = None;
     loop {
         let wanted = (limit - events.len()).min(limits::PAGE_EVENTS_CAP);
-        let query = Query::of(filter.clone())
-            .after(after)
-            .limit(wanted.max(1))
-            .resolved();
-        let page = journal.read(&query).map_err(|error| error.to_problem())?;
+        query.limit = wanted.max(1);
+        let page = journal.read(query).map_err(|error| error.to_problem())?;
         let next = page.next();
-        let head = page.head.clone();
+        let last = page.head.pos;
+        let (head, window) = first.get_or_insert((page.head, page.window));
         events.extend(page.events.into_iter().take(wanted));
         match next {
-            Some(next) if events.len() < limit => after = next,
-            _ => return Ok(Events { events, head }),
+            Some(next) if events.len() < limit => query.after = Some(next),
+            _ => {
+                return Ok(Found {
+                    events,
+                    head: head.clone(),
+                    first_pos: window.first_pos,
+                    seen: next.unwrap_or(last),
+                });
+            }
         }
     }
 }
@@ -145,8 +158,8 @@ fn filter(journal: &dyn Journal, arguments: &EventsArguments) -> Result<EventFil
             .map(|text| reference::task(journal, text))
             .transpose()?,
         event_type: arguments.event_type.clone(),
-        from: time(arguments.from.as_deref(), "from")?,
-        to: time(arguments.to.as_deref(), "to")?,
+        from: time("from", arguments.from.as_deref())?,
+        to: time("to", arguments.to.as_deref())?,
     })
 }
 
@@ -162,17 +175,8 @@ where
     .transpose()
 }
 
-/// Reads a time of RFC 3339.
-fn time(text: Option<&str>, field: &str) -> Result<Option<Timestamp>, Problem> {
-    text.map(|text| {
-        text.parse().map_err(|_| {
-            Problem::new(
-                ErrorCode::InvalidTime,
-                format!("{text:?} is no time of RFC 3339"),
-            )
-            .with_field(field)
-            .with_hint("write it like 2026-01-31T12:00:00Z")
-        })
-    })
-    .transpose()
+fn time(field: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
+    text.map(|text| parse_time(field, text))
+        .transpose()
+        .map_err(|error| error.to_problem())
 }

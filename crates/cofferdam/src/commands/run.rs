@@ -24,7 +24,7 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
     let command = launch::command(context, &arguments.walls, arguments.limits, words)?;
     let runtime = context.runtime()?;
     let control = Control::new();
-    let mut caller = Caller::begin(&wish, control.clone(), command.timeout)?;
+    let mut caller = Caller::begin(wish, control.clone(), command.timeout)?;
     let outcome = runtime.run_command(RunRequest {
         policy,
         command,

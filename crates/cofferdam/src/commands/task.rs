@@ -141,7 +141,7 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
     };
     let runtime = context.runtime()?;
     let control = Control::new();
-    let mut caller = Caller::begin(&wish, control.clone(), request.timeout)?;
+    let mut caller = Caller::begin(wish, control.clone(), request.timeout)?;
     let output = context.output;
     let quiet = output.is_json();
     let mut progress = |step| {
@@ -159,6 +159,9 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
     });
     caller.end();
     let result = result?;
-    context.output.result(&result, render::result)?;
+    if let Some(problem) = &result.error {
+        context.output.explain(problem);
+    }
+    context.output.result(&result, render::ended)?;
     Ok(result.exit_code())
 }

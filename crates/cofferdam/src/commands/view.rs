@@ -4,9 +4,9 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_core::limits;
 use cofferdam_journal::{Journal, Query};
+use cofferdam_server::View;
 use cofferdam_visibility::{Meta, State};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::reference;
 use crate::arguments::view::{EvidenceArguments, ThreadsArguments};
@@ -38,26 +38,21 @@ fn fold(journal: &dyn Journal) -> Result<Folded, Problem> {
 }
 
 /// Prints a view: for programs with where the journal stood, as the server gives it.
-fn show<T: Serialize>(
+pub(super) fn show<T: Serialize>(
     context: &Context,
-    meta: &Meta,
-    view: &T,
+    meta: Meta,
+    data: T,
     text: impl FnOnce(&T) -> String,
 ) -> Result<(), Failure> {
-    if !context.output.is_json() {
-        return context.output.text(&text(view));
-    }
-    let mut value = serde_json::to_value(view)?;
-    if let Value::Object(fields) = &mut value {
-        fields.insert("meta".to_owned(), serde_json::to_value(meta)?);
-    }
-    context.output.result(&value, |_| String::new())
+    context
+        .output
+        .result(&View { data, meta }, |view| text(&view.data))
 }
 
 /// Carries out `topology`.
 pub(crate) fn topology(context: &Context) -> Ending {
     let Folded { state, meta } = fold(context.journal()?.as_ref())?;
-    show(context, &meta, &state.topology(), render::topology)?;
+    show(context, meta, state.topology(), render::topology)?;
     Ok(exit::SUCCESS)
 }
 
@@ -77,7 +72,7 @@ pub(crate) fn evidence(context: &Context, arguments: &EvidenceArguments) -> Endi
             format!("the journal tells nothing about {task}"),
         )
     })?;
-    show(context, &meta, &evidence, render::evidence)?;
+    show(context, meta, evidence, render::evidence)?;
     Ok(exit::SUCCESS)
 }
 
@@ -93,11 +88,10 @@ pub(crate) fn threads(context: &Context, arguments: &ThreadsArguments) -> Ending
             .with_field("thread")
             .with_hint("`cofferdam threads` lists them")
         })?;
-        show(context, &meta, &messages, render::messages)?;
+        show(context, meta, messages, render::messages)?;
     } else {
-        let threads = serde_json::json!({"threads": state.threads()});
-        show(context, &meta, &threads, |_| {
-            render::threads(&state.threads())
+        show(context, meta, state.threads(), |threads| {
+            render::threads(threads)
         })?;
     }
     Ok(exit::SUCCESS)
@@ -106,13 +100,13 @@ pub(crate) fn threads(context: &Context, arguments: &ThreadsArguments) -> Ending
 /// Carries out `verifier`.
 pub(crate) fn verifier(context: &Context) -> Ending {
     let Folded { state, meta } = fold(context.journal()?.as_ref())?;
-    show(context, &meta, &state.verifier_summary(), render::verifier)?;
+    show(context, meta, state.verifier_summary(), render::verifier)?;
     Ok(exit::SUCCESS)
 }
 
 /// Carries out `summary`.
 pub(crate) fn summary(context: &Context) -> Ending {
     let Folded { state, meta } = fold(context.journal()?.as_ref())?;
-    show(context, &meta, &state.summary(), render::summary)?;
+    show(context, meta, state.summary(), render::summary)?;
     Ok(exit::SUCCESS)
 }

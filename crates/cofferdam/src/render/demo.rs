@@ -1,5 +1,7 @@
 //! How the demonstration came out.
 
+use std::fmt::Write as _;
+
 use super::outcome::{status_style, walls};
 use super::table::Table;
 use super::tasks::verdict;
@@ -27,10 +29,11 @@ pub(crate) fn told(told: &Told) -> String {
         ]);
     }
     let mut text = table.render();
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         "\n{}\n",
         paint(STRONG, "What the second task tried, seen from outside")
-    ));
+    );
     let mut table = Table::new(&["RESULT", "ATTEMPT", "SEEN"]);
     for attempt in &told.attempts {
         let (word, seen) = if attempt.stopped {
@@ -41,11 +44,11 @@ pub(crate) fn told(told: &Told) -> String {
         table.row([word, attempt.what.to_owned(), seen.to_owned()]);
     }
     text.push_str(&table.render());
-    let line = if told.as_told {
+    let line = if told.came_out_right {
         paint(GOOD, "Everything came out as it should.")
     } else {
         paint(BAD, "This is not as it should be.")
     };
-    text.push_str(&format!("\n{line}\n"));
+    let _ = write!(text, "\n{line}\n");
     text
 }

@@ -1,5 +1,7 @@
 //! What `doctor` says about a machine.
 
+use std::fmt::Write as _;
+
 use cofferdam_core::facts::{HostFacts, ProviderFacts};
 use cofferdam_core::spec::ProviderKind;
 
@@ -30,25 +32,27 @@ pub(crate) fn doctor(facts: &HostFacts) -> String {
         ]);
     }
     let mut text = table.render();
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         "\nkernel {}, Landlock ABI {}, overlays in a user namespace: {}\n",
         facts.kernel,
         facts.landlock_abi,
         if facts.overlay { "yes" } else { "no" }
-    ));
+    );
     for provider in &facts.providers {
         let Some(problem) = &provider.problem else {
             continue;
         };
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "\n{} {}: {}\n",
             paint(STRONG, provider.provider),
             paint(CAUTION, problem.code),
             problem.message
-        ));
+        );
         if let Some(hint) = &problem.hint {
             for line in hint.lines() {
-                text.push_str(&format!("  {}\n", paint(PLACE, line)));
+                let _ = writeln!(text, "  {}", paint(PLACE, line));
             }
         }
     }

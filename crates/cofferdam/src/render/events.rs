@@ -1,9 +1,11 @@
 //! Events, one line each.
 
+use std::fmt::Write as _;
+
 use cofferdam_core::event::{Event, Severity, event_type};
 use serde_json::Value;
 
-use super::{BAD, CAUTION, FAINT, PLACE, duration, one_line, paint};
+use super::{BAD, CAUTION, FAINT, duration, one_line, paint};
 
 /// Renders an event as one line: position, time of day, type, what it says.
 pub(crate) fn line(event: &Event) -> String {
@@ -76,13 +78,13 @@ fn argv(data: &Value) -> Option<String> {
 fn ended(data: &Value) -> String {
     let mut said = text(data, "status");
     if let Some(code) = data["return_code"].as_i64().filter(|code| *code != 0) {
-        said.push_str(&format!(", exit {code}"));
+        let _ = write!(said, ", exit {code}");
     }
     if let Some(signal) = data["signal"].as_str() {
-        said.push_str(&format!(", {signal}"));
+        let _ = write!(said, ", {signal}");
     }
     if let Some(elapsed) = data["elapsed_ms"].as_u64() {
-        said.push_str(&format!(" in {}", duration(elapsed)));
+        let _ = write!(said, " in {}", duration(elapsed));
     }
     said
 }
@@ -111,11 +113,6 @@ fn text(data: &Value, name: &str) -> String {
 
 fn number(data: &Value, name: &str) -> u64 {
     data[name].as_u64().unwrap_or_default()
-}
-
-/// Marks the name of a place in a line.
-pub(crate) fn place(text: &str) -> String {
-    paint(PLACE, text)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `policy explain`: each value with its layer, the plan, and what enforces it.
 
+use std::fmt::Write as _;
+
 use cofferdam_core::policy::{Explanation, Layer};
 use cofferdam_core::spec::{
     Access, CommandSpec, EnclosureSpec, Enforce, Mechanism, Mount, PathAccess, ProtectedState,
@@ -22,12 +24,13 @@ pub(crate) fn explanation(explanation: &Explanation, with_command: bool) -> Stri
             "The project file asks for more, and does not get it",
         ));
         for proposal in &explanation.proposals {
-            text.push_str(&format!(
-                "{} = {}  {}\n",
+            let _ = writeln!(
+                text,
+                "{} = {}  {}",
                 proposal.field,
                 proposal.value,
                 paint(CAUTION, &proposal.reason)
-            ));
+            );
         }
     }
     text.push_str(&section("Rules"));
@@ -46,7 +49,7 @@ pub(crate) fn explanation(explanation: &Explanation, with_command: bool) -> Stri
     if !explanation.gaps.is_empty() {
         text.push_str(&section("Not enforced by this provider"));
         for gap in &explanation.gaps {
-            text.push_str(&format!("{}  {}\n", paint(CAUTION, &gap.what), gap.why));
+            let _ = writeln!(text, "{}  {}", paint(CAUTION, &gap.what), gap.why);
         }
     }
     text.push_str(&place(enclosure));
@@ -109,10 +112,11 @@ fn held_by(mechanisms: &[Mechanism]) -> String {
 fn place(enclosure: &EnclosureSpec) -> String {
     let mut text = section("Place");
     let mut line = |name: &str, value: String| {
-        text.push_str(&format!(
-            "{}  {value}\n",
+        let _ = writeln!(
+            text,
+            "{}  {value}",
             paint(FAINT, format_args!("{name:<11}"))
-        ));
+        );
     };
     line("provider", enclosure.provider.to_string());
     line("network", enclosure.network.as_str().to_owned());
@@ -202,33 +206,37 @@ fn shown(enclosure: &EnclosureSpec) -> Vec<(&'static str, String)> {
 fn command(command: &CommandSpec) -> String {
     let mut text = section("Command");
     let words: Vec<_> = command.argv.iter().map(ToString::to_string).collect();
-    text.push_str(&format!("{}\n", words.join(" ")));
-    text.push_str(&format!(
-        "{} {}\n",
+    let _ = writeln!(text, "{}", words.join(" "));
+    let _ = writeln!(
+        text,
+        "{} {}",
         paint(FAINT, "in"),
         paint(PLACE, &command.cwd)
-    ));
+    );
     for variable in &command.environment {
         let said = format!("{}={}", variable.name, variable.value);
-        text.push_str(&format!(
-            "{} {}\n",
+        let _ = writeln!(
+            text,
+            "{} {}",
             paint(FAINT, "with"),
             super::one_line(&said, 110)
-        ));
+        );
     }
     if let Some(limit) = command.timeout_ms {
-        text.push_str(&format!(
-            "{} {}\n",
+        let _ = writeln!(
+            text,
+            "{} {}",
             paint(FAINT, "no longer than"),
             duration(limit)
-        ));
+        );
     }
     if let Some(limit) = command.idle_timeout_ms {
-        text.push_str(&format!(
-            "{} {}\n",
+        let _ = writeln!(
+            text,
+            "{} {}",
             paint(FAINT, "silent no longer than"),
             duration(limit)
-        ));
+        );
     }
     text
 }

@@ -3,7 +3,7 @@
 use cofferdam_core::outcome::{CommandOutcome, EndedBy, Isolation, Status};
 use cofferdam_core::spec::ProviderKind;
 
-use super::{BAD, CAUTION, FAINT, GOOD, PLACE, count, duration, one_line, paint};
+use super::{BAD, CAUTION, GOOD, PLACE, count, duration, one_line, paint};
 
 /// Gives the colour of a status.
 pub(crate) const fn status_style(status: Status) -> anstyle::Style {
@@ -124,33 +124,17 @@ fn timeout(outcome: &CommandOutcome) -> String {
 fn isolation(isolation: &Isolation) -> Option<String> {
     let effective = isolation.effective.provider?;
     match (isolation.requested.provider, effective) {
-        (None, ProviderKind::Bwrap) => None,
-        (None, other) => Some(format!(
+        (None, other) if other != ProviderKind::Bwrap => Some(format!(
             "{} {other} instead of bwrap, {}",
             paint(CAUTION, "fallback:"),
             count(isolation.gaps.len(), "gap")
         )),
-        (Some(requested), ProviderKind::Direct) if requested == ProviderKind::Direct => None,
         (Some(requested), effective) if requested != effective => Some(format!(
             "{} {effective} instead of {requested}",
             paint(CAUTION, "fallback:")
         )),
         _ => None,
     }
-}
-
-/// Renders one line about a command for lists.
-pub(crate) fn line(outcome: &CommandOutcome) -> String {
-    let how = match (outcome.return_code, outcome.signal.as_deref()) {
-        (_, Some(signal)) => format!(", {signal}"),
-        (Some(code), None) if code != 0 => format!(", exit {code}"),
-        _ => String::new(),
-    };
-    format!(
-        "{}{how} {}",
-        paint(status_style(outcome.status), outcome.status),
-        paint(FAINT, format_args!("in {}", duration(outcome.elapsed_ms)))
-    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The result of a task as a person likes to read it.
 
-use cofferdam_core::outcome::Status;
+use std::fmt::Write as _;
+
 use cofferdam_core::task::{
     ChangeKind, CheckResult, CleanupStatus, MergeStatus, ModifiedFile, TaskResult,
     VerificationStatus,
@@ -28,14 +29,32 @@ pub(crate) fn short(oid: &str) -> &str {
     oid.get(..10).unwrap_or(oid)
 }
 
-/// Renders the whole result.
+/// Renders the whole result, with what went wrong.
 pub(crate) fn result(result: &TaskResult) -> String {
+    let mut text = body(result);
+    if let Some(problem) = &result.error {
+        text.push('\n');
+        text.push_str(&super::problem(problem));
+    }
+    text.push_str(&next(&result.next));
+    text
+}
+
+/// Renders the result without what went wrong, which is said on standard error.
+pub(crate) fn ended(result: &TaskResult) -> String {
+    let mut text = body(result);
+    text.push_str(&next(&result.next));
+    text
+}
+
+fn body(result: &TaskResult) -> String {
     let mut text = head(result);
     let mut field = |name: &str, value: String| {
-        text.push_str(&format!(
-            "  {}  {value}\n",
+        let _ = writeln!(
+            text,
+            "  {}  {value}",
             paint(FAINT, format_args!("{name:<8}"))
-        ));
+        );
     };
     if !result.goal.is_empty() {
         field("goal", one_line(&result.goal, 100));
@@ -104,11 +123,6 @@ pub(crate) fn result(result: &TaskResult) -> String {
     if let Some(merge) = merge(result) {
         field("merge", merge);
     }
-    if let Some(problem) = &result.error {
-        text.push('\n');
-        text.push_str(&super::problem(problem));
-    }
-    text.push_str(&next(&result.next));
     text
 }
 
@@ -273,19 +287,15 @@ pub(crate) fn next(commands: &[String]) -> String {
             text.push('\n');
         }
         let label = if index == 0 { "next:" } else { "     " };
-        text.push_str(&format!("{label} {}\n", paint(PLACE, command)));
+        let _ = writeln!(text, "{label} {}", paint(PLACE, command));
     }
     text
-}
-
-/// Gives one word for how a task came out, for tables.
-pub(crate) fn state_word(status: Status) -> String {
-    paint(status_style(status), status)
 }
 
 #[cfg(test)]
 mod tests {
     use cofferdam_core::error::{ErrorCode, Problem};
+    use cofferdam_core::outcome::Status;
 
     use super::*;
     use crate::render::fixtures::{check, file, outcome, task};

@@ -1,5 +1,7 @@
 //! Lists of tasks, their progress, and what was done with them afterwards.
 
+use std::fmt::Write as _;
+
 use cofferdam_core::outcome::Status;
 use cofferdam_core::task::{MergeStatus, VerificationStatus};
 use cofferdam_runtime::{TaskDiff, TaskDropped, TaskMerge, TaskOverview, TaskProgress, TaskUndone};
@@ -104,8 +106,7 @@ pub(crate) fn coloured(patch: &[u8]) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for line in text.lines() {
         let style = match line.as_bytes() {
-            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => STRONG,
-            [b'd', b'i', b'f', b'f', b' ', ..] | [b'i', b'n', b'd', b'e', b'x', b' ', ..] => STRONG,
+            line if is_head(line) => STRONG,
             [b'+', ..] => GOOD,
             [b'-', ..] => BAD,
             [b'@', b'@', ..] => PLACE,
@@ -115,6 +116,12 @@ pub(crate) fn coloured(patch: &[u8]) -> String {
         out.push('\n');
     }
     out
+}
+
+/// Tells the lines of a patch that name files.
+fn is_head(line: &[u8]) -> bool {
+    let heads: [&[u8]; 4] = [b"+++ ", b"--- ", b"diff ", b"index "];
+    heads.iter().any(|head| line.starts_with(head))
 }
 
 /// Renders what a merge came to.
@@ -141,10 +148,7 @@ pub(crate) fn merged(merge: &TaskMerge) -> String {
         MergeStatus::Conflict => {
             let mut text = format!("{}: nothing was touched\n", paint(BAD, "conflict"));
             for path in &merge.merge.conflicts {
-                text.push_str(&format!(
-                    "  {}\n",
-                    paint(PLACE, one_line(&path.to_string(), 120))
-                ));
+                let _ = writeln!(text, "  {}", paint(PLACE, one_line(&path.to_string(), 120)));
             }
             text
         }
@@ -167,7 +171,7 @@ pub(crate) fn dropped(dropped: &TaskDropped) -> String {
         dropped.place
     );
     for reference in &dropped.kept_under {
-        text.push_str(&format!("  kept as {}\n", paint(PLACE, reference)));
+        let _ = writeln!(text, "  kept as {}", paint(PLACE, reference));
     }
     text.push_str(&next(&dropped.next));
     text

@@ -1,5 +1,7 @@
 //! Views of the journal as text: a tree, tables, a few lines.
 
+use std::fmt::Write as _;
+
 use cofferdam_core::outcome::Status;
 use cofferdam_visibility::{
     Activity, ClaimVerdict, Counts, FreshnessVerdict, Node, NodeDetail, RuntimeSummary,
@@ -24,7 +26,7 @@ pub(crate) fn topology(topology: &Topology) -> String {
 }
 
 fn branch(node: &Node, lead: &str, below: &str, text: &mut String) {
-    text.push_str(&format!("{}{}\n", paint(FAINT, lead), leaf(node)));
+    let _ = writeln!(text, "{}{}", paint(FAINT, lead), leaf(node));
     for (index, child) in node.children.iter().enumerate() {
         let last = index + 1 == node.children.len();
         let (lead, next) = if last {
@@ -91,21 +93,26 @@ fn leaf(node: &Node) -> String {
         } => {
             let mut said = format!("{} {label} {}", paint(FAINT, "command"), status(""));
             match (signal, return_code) {
-                (Some(signal), _) => said.push_str(&format!(", {signal}")),
-                (None, Some(code)) if *code != 0 => said.push_str(&format!(", exit {code}")),
+                (Some(signal), _) => {
+                    let _ = write!(said, ", {signal}");
+                }
+                (None, Some(code)) if *code != 0 => {
+                    let _ = write!(said, ", exit {code}");
+                }
                 _ => {}
             }
             if let Some(provider) = provider {
-                said.push_str(&format!(" {}", paint(FAINT, provider)));
+                let _ = write!(said, " {}", paint(FAINT, provider));
             }
             if let Some(elapsed) = elapsed_ms {
-                said.push_str(&format!(" {}", paint(FAINT, duration(*elapsed))));
+                let _ = write!(said, " {}", paint(FAINT, duration(*elapsed)));
             }
             if *denials > 0 {
-                said.push_str(&format!(
+                let _ = write!(
+                    said,
                     " {}",
                     paint(CAUTION, format_args!("{denials} denied"))
-                ));
+                );
             }
             said
         }
@@ -124,12 +131,12 @@ pub(crate) fn evidence(evidence: &TaskEvidence) -> String {
         FreshnessVerdict::Stale => paint(BAD, "files changed after the last check that passed"),
         FreshnessVerdict::NeverPassed => paint(CAUTION, "no check passed"),
     };
-    text.push_str(&format!("{verdict}\n"));
+    let _ = writeln!(text, "{verdict}");
     let mut section = |title: &str, lines: Vec<String>| {
         if !lines.is_empty() {
-            text.push_str(&format!("\n{}\n", paint(STRONG, title)));
+            let _ = write!(text, "\n{}\n", paint(STRONG, title));
             for line in lines {
-                text.push_str(&format!("  {line}\n"));
+                let _ = writeln!(text, "  {line}");
             }
         }
     };
@@ -231,14 +238,15 @@ pub(crate) fn messages(thread: &ThreadMessages) -> String {
     let mut text = String::new();
     for message in &thread.messages {
         let name = |who: Option<&String>| one_line(who.map_or("?", String::as_str), 40);
-        text.push_str(&format!(
-            "{} {} → {}\n",
+        let _ = writeln!(
+            text,
+            "{} {} → {}",
             paint(FAINT, message.time.strftime("%H:%M:%S")),
             paint(STRONG, name(message.from.as_ref())),
             name(message.to.as_ref())
-        ));
+        );
         for line in harmless(&message.text).lines() {
-            text.push_str(&format!("  {line}\n"));
+            let _ = writeln!(text, "  {line}");
         }
     }
     text
@@ -261,34 +269,37 @@ pub(crate) fn verifier(summary: &VerifierSummary) -> String {
             || paint(PLACE, "running"),
             |status| paint(verdict_style(status), status.as_str()),
         );
-        text.push_str(&format!("\n{} {status}\n", paint(STRONG, task)));
+        let _ = write!(text, "\n{} {status}\n", paint(STRONG, task));
         for check in &run.checks {
             let code = match check.return_code {
                 Some(code) if code != 0 => format!(" (exit {code})"),
                 _ => String::new(),
             };
-            text.push_str(&format!(
-                "  {} {}{code}\n",
+            let _ = writeln!(
+                text,
+                "  {} {}{code}",
                 paint(
                     verdict_style(check.status),
                     format_args!("{:<7}", check.status.as_str())
                 ),
                 one_line(&check.check, 90)
-            ));
+            );
         }
         for check in &run.pending {
-            text.push_str(&format!(
-                "  {} {}\n",
+            let _ = writeln!(
+                text,
+                "  {} {}",
                 paint(FAINT, "pending"),
                 one_line(check, 90)
-            ));
+            );
         }
         if !run.tampered_inputs.is_empty() {
-            text.push_str(&format!(
-                "  {} {}\n",
+            let _ = writeln!(
+                text,
+                "  {} {}",
                 paint(CAUTION, "the task changed what the checks read:"),
                 one_line(&run.tampered_inputs.join(", "), 90)
-            ));
+            );
         }
     }
     text
@@ -302,10 +313,11 @@ pub(crate) fn summary(summary: &RuntimeSummary) -> String {
     };
     let mut text = format!("{state}\n");
     let mut line = |name: &str, value: String| {
-        text.push_str(&format!(
-            "  {}  {value}\n",
+        let _ = writeln!(
+            text,
+            "  {}  {value}",
             paint(FAINT, format_args!("{name:<13}"))
-        ));
+        );
     };
     line("conversations", counts(&summary.conversations));
     line("agents", counts(&summary.agents));

@@ -56,14 +56,14 @@ pub(crate) struct Caller {
 impl Caller {
     /// Begins to pass signals on; `timeout` is the command's limit in seconds.
     pub(crate) fn begin(
-        wish: &Wish,
+        wish: Wish,
         control: Control,
         timeout: Option<f64>,
     ) -> Result<Self, Problem> {
         let terminal = match wish {
-            Wish::Terminal(suspend) => Some(Arc::new(
-                CallerTerminal::new(*suspend).map_err(no_terminal)?,
-            )),
+            Wish::Terminal(suspend) => {
+                Some(Arc::new(CallerTerminal::new(suspend).map_err(no_terminal)?))
+            }
             Wish::Pass | Wish::Collect => None,
         };
         let watch = Watch::start(control, terminal.clone()).map_err(|error| {
@@ -75,7 +75,7 @@ impl Caller {
             watch: Some(watch),
             terminal,
             discard: Discard,
-            quiet: *wish == Wish::Collect,
+            quiet: wish == Wish::Collect,
         })
     }
 

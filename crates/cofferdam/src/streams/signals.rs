@@ -59,7 +59,7 @@ impl Watch {
         if terminal.is_some() {
             numbers.extend([SIGWINCH, SIGTSTP, SIGCONT]);
         }
-        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly::default(), numbers)?;
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, numbers)?;
         let handle = delivery.handle();
         let urgency = Urgency::default();
         let mut watcher = Watcher {
@@ -152,7 +152,7 @@ impl Watcher {
         self.urgency.set();
         self.control.cancel();
         // A further signal says it again; the clock does not.
-        self.end_at = Some(Instant::now() + Duration::from_secs(3_600));
+        self.end_at = Some(Instant::now() + Duration::from_hours(1));
     }
 
     /// Stops the command and this program, with the terminal as it was before.

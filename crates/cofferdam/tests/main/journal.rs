@@ -30,7 +30,7 @@ fn twenty_runs_at_once_leave_no_hole() {
         .run(&["events", "--json", "--limit", "1000"])
         .expect_code(0)
         .json();
-    let positions: Vec<_> = events["events"]
+    let positions: Vec<_> = events["data"]["events"]
         .as_array()
         .expect("events")
         .iter()
@@ -40,7 +40,7 @@ fn twenty_runs_at_once_leave_no_hole() {
         positions.windows(2).all(|pair| pair[0] + 1 == pair[1]),
         "{positions:?}"
     );
-    let ended = events["events"]
+    let ended = events["data"]["events"]
         .as_array()
         .expect("events")
         .iter()
@@ -81,12 +81,13 @@ fn a_run_is_seen_in_events_and_summary() {
     assert!(text.contains("exec.ended"), "{text}");
     assert!(text.contains("exit 4"), "{text}");
     let said = scene.run(&["summary", "--json"]).expect_code(0).json();
-    assert!(said.is_object());
+    assert_eq!(said["data"]["commands"]["total"], json!(1));
+    assert!(said["meta"]["head"].as_u64() > Some(0));
     let filtered = scene
         .run(&["events", "--type", "exec", "--json"])
         .expect_code(0)
         .json();
-    let only = filtered["events"].as_array().expect("events");
+    let only = filtered["data"]["events"].as_array().expect("events");
     assert!(!only.is_empty());
     assert!(only.iter().all(|event: &Value| {
         event["type"]

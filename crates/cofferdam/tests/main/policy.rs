@@ -59,8 +59,8 @@ fn a_runner_policy_becomes_a_policy_file() {
     let scene = Scene::new();
     scene.write(
         "runner.json",
-        r#"{"provider": "bwrap", "mode": "workspace", "net": false, "inheritEnv": false, "env": {"A": "1"},
-            "readOnlyPaths": ["/opt"], "writablePaths": ["/srv/out"]}"#,
+        r#"{"provider": "bwrap", "mode": "SANDBOX", "net": "DISABLE", "inheritEnv": false,
+            "env": {"A": "1"}, "readOnlyPaths": ["/opt"], "writablePaths": ["/srv/out"]}"#,
     );
     let done = scene.run(&["policy", "import", "runner.json"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
