@@ -8,6 +8,8 @@ mod kills;
 mod smoke;
 #[path = "main/worktree.rs"]
 mod worktree;
+#[path = "main/worktree_content.rs"]
+mod worktree_content;
 #[path = "main/worktree_create.rs"]
 mod worktree_create;
 #[path = "main/worktree_dispose.rs"]

@@ -130,7 +130,10 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<u64> {
             "no directory to remove",
         ));
     };
-    let parent = open_directory(parent)?;
+    let parent = match open_directory(parent) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        other => other?,
+    };
     let stat = match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(rustix::io::Errno::NOENT) => return Ok(0),
         other => other?,

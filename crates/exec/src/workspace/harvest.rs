@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::task::WorkspaceStrategy;
 
-use super::carry::after_spaces;
 use super::incoming::Incoming;
 use super::inside::{Inside, InsideGit, good, read_oid};
+use super::inspect::{Found, in_progress, look};
 use super::record::{Harvest, Saved, TreeState, Unsaved, WorktreeRecord};
 use super::store::read_references;
 use super::{WorkspaceError, Workspaces, carry, files, seed};
@@ -23,42 +23,6 @@ const SCRATCH: &str = "cofferdam-scratch";
 
 /// More references than this of one task are no honest work.
 const MOST_SAVED: usize = 500;
-
-/// Ignored paths that are listed.
-const MOST_IGNORED: usize = 1000;
-
-const IN_PROGRESS: [(&str, &str); 6] = [
-    ("MERGE_HEAD", "merge"),
-    ("CHERRY_PICK_HEAD", "cherry-pick"),
-    ("REVERT_HEAD", "revert"),
-    ("rebase-merge", "rebase"),
-    ("rebase-apply", "rebase"),
-    ("BISECT_LOG", "bisect"),
-];
-
-/// What git inside says about the tree.
-#[derive(Debug, Default)]
-struct Status {
-    /// Anything that differs from the last commit, copied-in files apart.
-    dirty: bool,
-    untracked: HashSet<Vec<u8>>,
-    ignored: Vec<BytePath>,
-    unsaved: Vec<Unsaved>,
-}
-
-/// The task's repository as it was found.
-struct Found {
-    head: Option<String>,
-    /// Tree of the last commit.
-    head_tree: Option<String>,
-    /// Branch at `HEAD`; `None` when detached or unborn.
-    head_branch: Option<String>,
-    references: Vec<(String, String)>,
-    stash: Vec<String>,
-    /// Commits from which a detached `HEAD` went away to something else.
-    left: Vec<String>,
-    status: Status,
-}
 
 /// What is to be brought in.
 struct Snapshot {
@@ -180,20 +144,38 @@ impl Workspaces {
 
         let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
         incoming.move_in()?;
-        let mut changes = Vec::new();
         let branch = record.branch_reference();
-        if is_changed {
-            changes.push(RefChange::create(branch.as_str(), snapshot.commit.as_str()));
+        let there = self.references_of(record, repository)?;
+        let mut commit = snapshot.commit.clone();
+        let mut changes = Vec::new();
+        match there.get(&branch) {
+            None if is_changed => changes.push(RefChange::create(&branch, &commit)),
+            None => {}
+            // An earlier harvest was cut off after the references had moved.
+            Some(before) if incoming.same_work(&self.git, before, &commit)? => {
+                commit.clone_from(before);
+            }
+            Some(before) => {
+                return Err(WorkspaceError::BranchTaken {
+                    branch: record.branch.clone(),
+                    by: format!("somebody made it while the task ran, at {before}"),
+                });
+            }
         }
         for one in saved {
-            changes.push(RefChange::create(one.reference.as_str(), one.oid.as_str()));
+            match there.get(&one.reference) {
+                None => changes.push(RefChange::create(&one.reference, &one.oid)),
+                Some(before) if *before == one.oid => {}
+                Some(before) => {
+                    changes.push(RefChange::update(&one.reference, &one.oid, before));
+                }
+            }
         }
         // The branch holds the base now, where it descends from it.
-        if descends_from_base {
-            changes.push(RefChange::delete(
-                record.base_reference(),
-                record.base.oid.as_str(),
-            ));
+        if let Some(base) = there.get(&record.base_reference())
+            && descends_from_base
+        {
+            changes.push(RefChange::delete(record.base_reference(), base));
         }
         match self
             .git
@@ -235,7 +217,7 @@ impl Workspaces {
             None => Some("HEAD".to_owned()),
         };
         Ok(Harvest {
-            commit: snapshot.commit.clone(),
+            commit,
             tree,
             branch: is_changed.then(|| record.branch.clone()),
             own_commits,
@@ -253,6 +235,19 @@ impl Workspaces {
         })
     }
 
+    /// Gives the references of the user's repository that belong to a task.
+    fn references_of(
+        &self,
+        record: &WorktreeRecord,
+        repository: &Repository,
+    ) -> Result<HashMap<String, String>, WorkspaceError> {
+        let (branch, base) = (record.branch_reference(), record.base_reference());
+        let found = self
+            .git
+            .references(repository, &[&branch, &base, &record.saved_prefix()])?;
+        Ok(found.into_iter().map(|one| (one.name, one.oid)).collect())
+    }
+
     /// Deletes a reference of ours where it stands.
     pub(super) fn release(
         &self,
@@ -266,153 +261,6 @@ impl Workspaces {
         }
         Ok(())
     }
-}
-
-fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found, WorkspaceError> {
-    let listed = inside.output(
-        "listing references",
-        &[
-            "for-each-ref",
-            "--format=%(objectname) %(refname)%(if)%(HEAD)%(then) %(HEAD)%(end)",
-        ],
-        &[],
-        None,
-    )?;
-    let mut references = Vec::new();
-    let mut head_branch = None;
-    for line in String::from_utf8_lossy(&listed).lines() {
-        let mut words = line.split(' ');
-        if let (Some(oid), Some(name)) = (words.next(), words.next()) {
-            if words.next() == Some("*") {
-                head_branch = Some(name.to_owned());
-            }
-            references.push((name.to_owned(), read_oid(oid.as_bytes())?));
-        }
-    }
-    let both = inside.git(&["rev-parse", "HEAD^{commit}", "HEAD^{tree}"], &[], None)?;
-    let (head, head_tree) = match both.stdout.split(|byte| *byte == b'\n').collect::<Vec<_>>()[..] {
-        [commit, tree, ..] if both.code == Some(0) => {
-            (Some(read_oid(commit)?), Some(read_oid(tree)?))
-        }
-        _ => (None, None),
-    };
-    let left = left_detached(inside, head.as_deref())?;
-    let stash = if references.iter().any(|(name, _)| name == "refs/stash") {
-        let output = inside.output(
-            "listing the stash",
-            &["rev-list", "-g", "refs/stash"],
-            &[],
-            None,
-        )?;
-        let text = String::from_utf8_lossy(&output).into_owned();
-        text.lines()
-            .map(|line| read_oid(line.as_bytes()))
-            .collect::<Result<_, _>>()?
-    } else {
-        Vec::new()
-    };
-    let output = inside.output(
-        "looking at the tree",
-        &[
-            "status",
-            "--porcelain=v2",
-            "-z",
-            "--untracked-files=all",
-            "--ignored=matching",
-            "--ignore-submodules=none",
-            "--no-renames",
-        ],
-        &[],
-        None,
-    )?;
-    let status = read_status(&output, record);
-    Ok(Found {
-        head,
-        head_tree,
-        head_branch,
-        references,
-        stash,
-        left,
-        status,
-    })
-}
-
-/// Finds commits that only the log of `HEAD` still knows, because a detached `HEAD` left them.
-///
-/// Commits that were amended, rebased or reset away are not among them: those were let go on purpose.
-fn left_detached(inside: Inside<'_>, head: Option<&str>) -> Result<Vec<String>, WorkspaceError> {
-    let log = inside.git(&["log", "-g", "--format=%gs", "HEAD", "--"], &[], None)?;
-    let mut found: Vec<String> = Vec::new();
-    for line in String::from_utf8_lossy(&log.stdout).lines() {
-        let from = line
-            .strip_prefix("checkout: moving from ")
-            .and_then(|rest| rest.split(' ').next());
-        if let Some(oid) = from.and_then(|from| read_oid(from.as_bytes()).ok())
-            && !found.contains(&oid)
-        {
-            found.push(oid);
-        }
-    }
-    if found.is_empty() {
-        return Ok(found);
-    }
-    let mut revisions = found.join("\n");
-    revisions.push_str("\n--not\n--all\n");
-    revisions.extend(head.map(|head| format!("{head}\n")));
-    let arguments = ["rev-list", "--stdin", "--ignore-missing"];
-    let unknown = inside.output(
-        "looking for left commits",
-        &arguments,
-        &[],
-        Some(revisions.into_bytes()),
-    )?;
-    let unknown = String::from_utf8_lossy(&unknown).into_owned();
-    found.retain(|oid| unknown.lines().any(|line| line == oid));
-    Ok(found)
-}
-
-fn read_status(output: &[u8], record: &WorktreeRecord) -> Status {
-    let seeds: HashSet<&[u8]> = record
-        .seeds
-        .iter()
-        .map(|seed| seed.path.as_bytes())
-        .collect();
-    let mut status = Status::default();
-    for entry in output
-        .split(|byte| *byte == 0)
-        .filter(|entry| entry.len() > 2)
-    {
-        match entry[0] {
-            b'?' | b'!' if seeds.contains(&entry[2..]) => {}
-            b'?' => {
-                status.dirty = true;
-                if entry.ends_with(b"/") {
-                    let path = BytePath::from_bytes(&entry[2..entry.len() - 1]);
-                    let why = "a repository of its own stands there".to_owned();
-                    status.unsaved.push(Unsaved { path, why });
-                } else {
-                    status.untracked.insert(entry[2..].to_vec());
-                }
-            }
-            b'!' if status.ignored.len() < MOST_IGNORED => {
-                status.ignored.push(BytePath::from_bytes(&entry[2..]));
-            }
-            b'1' | b'u' => {
-                status.dirty = true;
-                let spaces = if entry[0] == b'1' { 8 } else { 10 };
-                let path = after_spaces(entry, spaces).unwrap_or_default();
-                if entry.get(5) == Some(&b'S') {
-                    let why = "a submodule has changes of its own".to_owned();
-                    status.unsaved.push(Unsaved {
-                        path: BytePath::from_bytes(path),
-                        why,
-                    });
-                }
-            }
-            _ => {}
-        }
-    }
-    status
 }
 
 /// Makes a commit of what is not committed, with a private index; or takes the last commit.
@@ -587,23 +435,6 @@ fn pack(
         return Ok(None);
     }
     read_oid(&output).map(Some)
-}
-
-fn in_progress(tree: &Path) -> Vec<String> {
-    let Ok(top) = files::open_directory(tree) else {
-        return Vec::new();
-    };
-    let mut found: Vec<String> = Vec::new();
-    for (name, what) in IN_PROGRESS {
-        let there = files::exists_beneath(
-            std::os::fd::AsFd::as_fd(&top),
-            &Path::new(".git").join(name),
-        );
-        if there && !found.iter().any(|own| own == what) {
-            found.push(what.to_owned());
-        }
-    }
-    found
 }
 
 /// Removes what the harvest left in the task's git directory, which may stay.

@@ -86,10 +86,18 @@ impl<'a> Incoming<'a> {
     /// Checks that everything that these commits lead to is there.
     pub(crate) fn check_connected(&self, git: &Git, tips: &[&str]) -> Result<(), WorkspaceError> {
         let mut input = tips.join("\n").into_bytes();
-        input.extend_from_slice(b"\n--not\n--all\n");
+        input.push(b'\n');
+        // Options among the revisions are only read by git 2.42 and newer.
         let checked = self
             .call(git)
-            .args(["rev-list", "--objects", "--quiet", "--stdin"])
+            .args([
+                "rev-list",
+                "--objects",
+                "--quiet",
+                "--stdin",
+                "--not",
+                "--all",
+            ])
             .input(Input::Bytes(&input))
             .output();
         rejecting(checked, "objects are missing")?;
@@ -125,6 +133,30 @@ impl<'a> Incoming<'a> {
             .args(["rev-list", "--count", to, "--not", from])
             .line()?;
         Ok(line.parse().unwrap_or(0))
+    }
+
+    /// Whether two commits have the same tree and the same parents: the same work, saved twice.
+    pub(crate) fn same_work(
+        &self,
+        git: &Git,
+        one: &str,
+        other: &str,
+    ) -> Result<bool, WorkspaceError> {
+        if one == other {
+            return Ok(true);
+        }
+        let show = |commit| {
+            self.call(git)
+                .args([
+                    "rev-list",
+                    "--no-walk",
+                    "--no-commit-header",
+                    "--format=%T %P",
+                    commit,
+                ])
+                .line()
+        };
+        Ok(show(one)? == show(other)?)
     }
 
     /// Moves the checked pack into the user's objects, its index last.

@@ -24,6 +24,7 @@ mod gitdir;
 mod harvest;
 mod incoming;
 mod inside;
+mod inspect;
 mod merge;
 mod names;
 mod persistent;

@@ -136,7 +136,7 @@ impl Workspaces {
             let is_ours = match record.identity {
                 Some(_) => record.is_same_directory() || !tree.exists(),
                 // The directory is made before its identity can be written down: then it is empty.
-                None => list(tree)?.is_empty(),
+                None => !tree.exists() || !files::holds_more_than(tree, "").unwrap_or(true),
             };
             if record.state != TreeState::Making || !is_ours {
                 return Ok(false);

@@ -130,6 +130,26 @@ fn commits_and_the_uncommitted_rest_are_both_on_the_branch() {
 }
 
 #[test]
+fn a_harvest_that_was_cut_off_can_be_done_again() {
+    let field = Field::new();
+    let worktree = field.create("w");
+    field.work(
+        &worktree,
+        "echo s >>a.txt; git stash -q; echo 1 >one; git add one; git commit -qm one; echo 2 >two",
+    );
+    let first = field.harvest(&worktree.record).harvest.unwrap();
+    // The record that says so was never written.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let again = field.harvest(&worktree.record).harvest.unwrap();
+    assert_eq!(again, first);
+    field.work(&worktree, "echo 3 >three");
+    let error = field
+        .workspaces()
+        .harvest(&worktree.record, &field.walls(&worktree.record));
+    assert_eq!(error.unwrap_err().code(), ErrorCode::BranchTaken);
+}
+
+#[test]
 fn b1_b4_other_branches_detached_commits_and_stashes_are_saved() {
     let field = Field::new();
     field.user_git(&["branch", "given"]);
