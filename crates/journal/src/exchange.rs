@@ -39,12 +39,11 @@ pub fn export(journal: &dyn Journal, out: &mut dyn Write) -> Result<Head, Journa
                 .map_err(failed)?;
             out.write_all(b"\n").map_err(failed)?;
         }
-        match page.next() {
-            Some(pos) => query.after = Some(pos),
-            None => {
-                out.flush().map_err(failed)?;
-                return Ok(page.head);
-            }
+        if let Some(pos) = page.next() {
+            query.after = Some(pos);
+        } else {
+            out.flush().map_err(failed)?;
+            return Ok(page.head);
         }
     }
 }

@@ -153,12 +153,9 @@ fn dead_lease(path: PathBuf) -> Option<DeadLease> {
     if !path.exists() {
         return None;
     }
-    let lease = match LeaseId::parse(&named) {
-        Ok(lease) => lease,
-        Err(_) => {
-            sweep_unfinished(&path, &named);
-            return None;
-        }
+    let Ok(lease) = LeaseId::parse(&named) else {
+        sweep_unfinished(&path, &named);
+        return None;
     };
     let mut text = String::new();
     lock.read_to_string(&mut text).ok()?;

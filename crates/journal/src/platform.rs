@@ -41,6 +41,9 @@ pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
+/// Makes the passing names of one process differ.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// Makes a file without a name, or with a passing one where the file system cannot.
 pub(crate) fn create_unnamed(directory: &Path) -> io::Result<(File, Option<PathBuf>)> {
     #[cfg(target_os = "linux")]
@@ -51,7 +54,6 @@ pub(crate) fn create_unnamed(directory: &Path) -> io::Result<(File, Option<PathB
             return Ok((file.into(), None));
         }
     }
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = directory.join(format!(".unfinished-{}-{number}", std::process::id()));
     create_private(&path).map(|file| (file, Some(path)))

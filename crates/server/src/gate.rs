@@ -33,7 +33,7 @@ fn admit(app: &App, request: &Request) -> Result<(), Refusal> {
     let authority = request
         .uri()
         .authority()
-        .map(|authority| authority.as_str());
+        .map(axum::http::uri::Authority::as_str);
     let known = |host: &str| host_is_ours(host, app.address);
     if !host.is_some_and(known) || !authority.is_none_or(known) {
         return Err(origin_refused(

@@ -202,7 +202,7 @@ mod tests {
         type Set = fn(&mut VisibilityRequest, String);
         let wrong: [(&str, &str, &str, Set); 11] = [
             ("from", "yesterday", "invalid_time", |request, text| {
-                request.from = Some(text)
+                request.from = Some(text);
             }),
             (
                 "to",
@@ -217,22 +217,22 @@ mod tests {
                 |request, text| request.to = Some(text),
             ),
             ("from", "", "invalid_time", |request, text| {
-                request.from = Some(text)
+                request.from = Some(text);
             }),
             ("cursor", "7", "invalid_cursor", |request, text| {
-                request.cursor = Some(text)
+                request.cursor = Some(text);
             }),
             ("limit", "0", "invalid_request", |request, text| {
-                request.limit = Some(text)
+                request.limit = Some(text);
             }),
             ("limit", "1001", "invalid_request", |request, text| {
-                request.limit = Some(text)
+                request.limit = Some(text);
             }),
             ("limit", "ten", "invalid_request", |request, text| {
-                request.limit = Some(text)
+                request.limit = Some(text);
             }),
             ("agent_id", "conv_1", "invalid_request", |request, text| {
-                request.agent_id = Some(text)
+                request.agent_id = Some(text);
             }),
             (
                 "event_type",

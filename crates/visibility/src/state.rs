@@ -481,19 +481,16 @@ impl State {
         let data = &event.data;
         let told = |key| number(data, key).unwrap_or_default();
         let command = text(data, "command_id").and_then(|id| self.commands.get_mut(id));
-        match command {
-            Some(command) => {
-                command.usage.user_ms = told("user_ms");
-                command.usage.system_ms = told("system_ms");
-                command.elapsed_ms = Some(told("wall_ms"));
-                command.output_bytes = told("bytes");
-            }
-            None => {
-                self.extra_usage.wall_ms += told("wall_ms");
-                self.extra_usage.user_ms += told("user_ms");
-                self.extra_usage.system_ms += told("system_ms");
-                self.extra_usage.bytes += told("bytes");
-            }
+        if let Some(command) = command {
+            command.usage.user_ms = told("user_ms");
+            command.usage.system_ms = told("system_ms");
+            command.elapsed_ms = Some(told("wall_ms"));
+            command.output_bytes = told("bytes");
+        } else {
+            self.extra_usage.wall_ms += told("wall_ms");
+            self.extra_usage.user_ms += told("user_ms");
+            self.extra_usage.system_ms += told("system_ms");
+            self.extra_usage.bytes += told("bytes");
         }
     }
 }

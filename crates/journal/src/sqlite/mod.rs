@@ -81,6 +81,27 @@ impl SqliteJournal {
         }
     }
 
+    /// Reads something small in one moment of the journal: on the connection that writes when nobody
+    /// writes just now, so that a short run opens only one.
+    fn glance<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, JournalError>,
+    ) -> Result<T, JournalError> {
+        if let Ok(writer) = self.writer.try_lock()
+            && writer.connection.is_autocommit()
+        {
+            let connection = &writer.connection;
+            connection
+                .execute_batch("BEGIN DEFERRED")
+                .map_err(self.failed("read"))?;
+            let result = work(connection);
+            // Nothing was written; should this fail, the next transaction rolls back first.
+            let _ = connection.execute_batch("COMMIT");
+            return result;
+        }
+        self.snapshot(work)
+    }
+
     /// Reads in one moment of the journal, on a connection of its own.
     fn snapshot<T>(
         &self,
@@ -120,23 +141,23 @@ impl Journal for SqliteJournal {
     }
 
     fn get(&self, pos: u64) -> Result<Option<Event>, JournalError> {
-        self.snapshot(|connection| self.event_at(connection, pos))
+        self.glance(|connection| self.event_at(connection, pos))
     }
 
     fn find(&self, id: &EventId) -> Result<Option<Event>, JournalError> {
-        self.snapshot(|connection| self.event_with_id(connection, id))
+        self.glance(|connection| self.event_with_id(connection, id))
     }
 
     fn stored(&self, pos: u64) -> Result<Option<Vec<u8>>, JournalError> {
-        self.snapshot(|connection| self.stored_at(connection, pos))
+        self.glance(|connection| self.stored_at(connection, pos))
     }
 
     fn head(&self) -> Result<Head, JournalError> {
-        self.snapshot(|connection| self.head_of(connection))
+        self.glance(|connection| self.head_of(connection))
     }
 
     fn window(&self) -> Result<Window, JournalError> {
-        self.snapshot(|connection| self.window_of(connection))
+        self.glance(|connection| self.window_of(connection))
     }
 
     fn access(&self) -> Access {

@@ -1,5 +1,6 @@
 //! Opening: a new file is made under a lock, an old one is brought up to date, a newer one is read.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -187,13 +188,15 @@ fn make(
         ambient.fill_random(&mut random);
         let epoch = hex(&random);
         let anchor = hex(&genesis(&epoch));
-        steps.push_str(&format!(
-            "INSERT INTO meta VALUES ('epoch', '{epoch}'), ('first_pos', '1'), ('anchor', '{anchor}');\n"
-        ));
+        let _ = writeln!(
+            steps,
+            "INSERT INTO meta VALUES ('epoch', '{epoch}'), ('first_pos', '1'), ('anchor', '{anchor}');"
+        );
     }
-    steps.push_str(&format!(
-        "PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {VERSION};\nCOMMIT;"
-    ));
+    let _ = writeln!(
+        steps,
+        "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT;"
+    );
     connection.execute_batch(&steps).map_err(failed)?;
     Ok(connection)
 }

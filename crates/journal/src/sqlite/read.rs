@@ -270,11 +270,29 @@ fn subject_columns(filter: &EventFilter) -> impl Iterator<Item = (&'static str, 
     [
         (
             "conversation",
-            filter.conversation.as_ref().map(|id| id.as_str()),
+            filter
+                .conversation
+                .as_ref()
+                .map(cofferdam_core::id::ConversationId::as_str),
         ),
-        ("agent", filter.agent.as_ref().map(|id| id.as_str())),
-        ("thread", filter.thread.as_ref().map(|id| id.as_str())),
-        ("task", filter.task.as_ref().map(|id| id.as_str())),
+        (
+            "agent",
+            filter
+                .agent
+                .as_ref()
+                .map(cofferdam_core::id::AgentId::as_str),
+        ),
+        (
+            "thread",
+            filter
+                .thread
+                .as_ref()
+                .map(cofferdam_core::id::ThreadId::as_str),
+        ),
+        (
+            "task",
+            filter.task.as_ref().map(cofferdam_core::id::TaskId::as_str),
+        ),
     ]
     .into_iter()
     .filter_map(|(column, text)| text.map(|text| (column, text)))

@@ -96,10 +96,22 @@ impl<'a> Columns<'a> {
             id: event.id.as_str(),
             time: nanoseconds(event.time),
             kind: &event.kind,
-            conversation: subject.conversation.as_ref().map(|id| id.as_str()),
-            agent: subject.agent.as_ref().map(|id| id.as_str()),
-            thread: subject.thread.as_ref().map(|id| id.as_str()),
-            task: subject.task.as_ref().map(|id| id.as_str()),
+            conversation: subject
+                .conversation
+                .as_ref()
+                .map(cofferdam_core::id::ConversationId::as_str),
+            agent: subject
+                .agent
+                .as_ref()
+                .map(cofferdam_core::id::AgentId::as_str),
+            thread: subject
+                .thread
+                .as_ref()
+                .map(cofferdam_core::id::ThreadId::as_str),
+            task: subject
+                .task
+                .as_ref()
+                .map(cofferdam_core::id::TaskId::as_str),
         }
     }
 
@@ -108,10 +120,19 @@ impl<'a> Columns<'a> {
             id: event.id.as_str(),
             time: nanoseconds(event.time),
             kind: &event.kind,
-            conversation: event.conversation.as_ref().map(|id| id.as_str()),
-            agent: event.agent.as_ref().map(|id| id.as_str()),
-            thread: event.thread.as_ref().map(|id| id.as_str()),
-            task: event.task.as_ref().map(|id| id.as_str()),
+            conversation: event
+                .conversation
+                .as_ref()
+                .map(cofferdam_core::id::ConversationId::as_str),
+            agent: event
+                .agent
+                .as_ref()
+                .map(cofferdam_core::id::AgentId::as_str),
+            thread: event
+                .thread
+                .as_ref()
+                .map(cofferdam_core::id::ThreadId::as_str),
+            task: event.task.as_ref().map(cofferdam_core::id::TaskId::as_str),
         }
     }
 }
@@ -124,26 +145,24 @@ pub(super) fn nanoseconds(time: jiff::Timestamp) -> i64 {
 
 impl Batch<'_> {
     fn number(&mut self, text: &str) -> Result<i64, rusqlite::Error> {
-        let number = match self.names.get(text) {
-            Some(number) => *number,
-            None => {
-                let known = self
-                    .connection
-                    .prepare_cached("SELECT id FROM name WHERE text = ?1")?
-                    .query_row([text], |row| row.get(0))
-                    .optional()?;
-                let number = match known {
-                    Some(number) => number,
-                    None => {
-                        self.connection
-                            .prepare_cached("INSERT INTO name (text) VALUES (?1)")?
-                            .execute([text])?;
-                        self.connection.last_insert_rowid()
-                    }
-                };
-                self.names.insert(text.to_owned(), number);
+        let number = if let Some(number) = self.names.get(text) {
+            *number
+        } else {
+            let known = self
+                .connection
+                .prepare_cached("SELECT id FROM name WHERE text = ?1")?
+                .query_row([text], |row| row.get(0))
+                .optional()?;
+            let number = if let Some(number) = known {
                 number
-            }
+            } else {
+                self.connection
+                    .prepare_cached("INSERT INTO name (text) VALUES (?1)")?
+                    .execute([text])?;
+                self.connection.last_insert_rowid()
+            };
+            self.names.insert(text.to_owned(), number);
+            number
         };
         *self.uses.entry(number).or_default() += 1;
         Ok(number)
@@ -294,11 +313,13 @@ impl SqliteJournal {
             return Ok(Vec::new());
         }
         let prepared: Vec<Prepared> = events.iter().map(Prepared::new).collect();
-        for event in &prepared {
-            if let (Some(bytes), Some(digest)) = (&event.content, event.uses.first()) {
-                self.content.put(digest, bytes)?;
-            }
-        }
+        let put_contents = || {
+            prepared
+                .iter()
+                .filter_map(|event| event.content.as_ref().zip(event.uses.first()))
+                .try_for_each(|(bytes, digest)| self.content.put(digest, bytes))
+        };
+        put_contents()?;
         let places = self
             .writer()
             .transaction(|batch| {
@@ -306,6 +327,8 @@ impl SqliteJournal {
                 batch.append(&epoch, events, &prepared)
             })
             .map_err(self.failed("append to"))?;
+        // Retention may have taken an equal body away just before this event came to name it.
+        put_contents()?;
         self.signal.raise();
         Ok(places)
     }

@@ -25,6 +25,10 @@ fn output(ambient: &dyn Ambient, number: u64) -> NewEvent {
     made
 }
 
+#[expect(
+    clippy::print_stdout,
+    reason = "the figures are for whoever runs the tests"
+)]
 fn hold(what: &str, measured: Duration, bar: Duration) {
     println!("{what}: {measured:?}, bar {bar:?}");
     if !cfg!(debug_assertions) {

@@ -52,8 +52,13 @@ pub(crate) fn options(directory: &TempDir) -> (ServerOptions, Arc<SqliteJournal>
 
 impl Running {
     pub(crate) fn start() -> Self {
+        Self::start_with(Duration::from_millis(300))
+    }
+
+    pub(crate) fn start_with(stall: Duration) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let (options, journal) = options(&directory);
+        let (mut options, journal) = options(&directory);
+        options.stall = stall;
         let server = Server::bind(options).expect("bound");
         let token = std::fs::read_to_string(server.token_path()).expect("a token");
         Self {
@@ -116,7 +121,8 @@ impl Running {
         let mut frames = Frames {
             reader: BufReader::new(stream),
             head: String::new(),
-            piece: 0,
+            piece: Vec::new(),
+            read: 0,
         };
         loop {
             let mut line = String::new();
@@ -161,34 +167,41 @@ pub(crate) struct Frame {
 pub(crate) struct Frames {
     reader: BufReader<TcpStream>,
     pub(crate) head: String,
-    /// Bytes that are left of the current chunk.
-    piece: usize,
+    /// The current chunk, and how much of it was read.
+    piece: Vec<u8>,
+    read: usize,
 }
 
 impl Frames {
     fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();
         loop {
-            if self.piece == 0 {
-                let mut size = String::new();
-                self.reader.read_line(&mut size).ok()?;
-                if size.trim().is_empty() {
-                    size.clear();
-                    self.reader.read_line(&mut size).ok()?;
-                }
-                self.piece = usize::from_str_radix(size.trim(), 16).ok()?;
-                if self.piece == 0 {
-                    return None;
-                }
+            if self.read == self.piece.len() {
+                self.read = 0;
+                self.piece = self.chunk()?;
             }
-            let mut byte = [0];
-            self.reader.read_exact(&mut byte).ok()?;
-            self.piece -= 1;
-            if byte[0] == b'\n' {
+            let rest = &self.piece[self.read..];
+            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                line.extend_from_slice(&rest[..end]);
+                self.read += end + 1;
                 return String::from_utf8(line).ok();
             }
-            line.push(byte[0]);
+            line.extend_from_slice(rest);
+            self.read = self.piece.len();
         }
+    }
+
+    /// Reads one chunk of the transfer; `None` at the end, and where it was cut.
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut size = String::new();
+        self.reader.read_line(&mut size).ok()?;
+        let size = usize::from_str_radix(size.trim(), 16)
+            .ok()
+            .filter(|size| *size > 0)?;
+        let mut chunk = vec![0; size + 2];
+        self.reader.read_exact(&mut chunk).ok()?;
+        chunk.truncate(size);
+        Some(chunk)
     }
 
     /// Gives the next frame; `None` at the end.
@@ -201,7 +214,7 @@ impl Frames {
             }
             match line.split_once(": ") {
                 Some(("id", id)) => frame.id = Some(id.to_owned()),
-                Some(("event", kind)) => frame.event = kind.to_owned(),
+                Some(("event", kind)) => kind.clone_into(&mut frame.event),
                 Some(("data", data)) => frame.data = serde_json::from_str(data).expect("JSON"),
                 Some(("", comment)) => frame.comment = Some(comment.to_owned()),
                 Some(("retry", _)) => {}

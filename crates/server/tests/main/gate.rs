@@ -46,7 +46,7 @@ fn the_token_is_always_asked_for() {
     for view in VIEWS {
         let target = format!("/api/agents/visibility/{view}");
         for line in [
-            "".to_owned(),
+            String::new(),
             "Authorization: Bearer \r\n".to_owned(),
             "Authorization: Bearer 0000\r\n".to_owned(),
             format!("Authorization: Basic {}\r\n", server.token),
