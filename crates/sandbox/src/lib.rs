@@ -19,6 +19,7 @@
 #![cfg(target_os = "linux")]
 
 mod beneath;
+mod bpf;
 #[cfg(feature = "plan")]
 mod bwrap;
 mod capabilities;

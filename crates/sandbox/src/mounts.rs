@@ -17,7 +17,8 @@ use crate::error::{SandboxError, Step};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SetupMount {
-    /// A writable layer over a directory.
+    /// A writable layer over a directory. What it takes survives the end of processes, not the loss
+    /// of power; whoever mounts the layer again first removes `work/incompat` below `work`.
     Overlay {
         /// What is read.
         lower: Vec<u8>,
@@ -136,6 +137,9 @@ fn overlay(lower: &[u8], upper: &[u8], work: &[u8], target: &[u8]) -> Result<(),
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
     // The layers' own attributes: the trusted ones are not for user namespaces.
     fsconfig_set_flag(&context, c"userxattr").map_err(failed)?;
+    // Without it the end of the namespace waits until the disk holds everything: tens of milliseconds
+    // for a cache. Kernels before 5.10 do not know it.
+    let _ = fsconfig_set_flag(&context, c"volatile");
     for (key, path) in [
         (c"lowerdir", lower),
         (c"upperdir", upper),
