@@ -95,6 +95,7 @@ impl CacheLayers {
                 make_owned(&layer.join(name), identity)?;
             }
             own(&layer, identity)?;
+            forget_volatile(&layer.join("work").join("work"));
             taken.caches.push(CacheOverlay {
                 path: cache.path.clone(),
                 store: layer.into(),
@@ -120,6 +121,15 @@ fn free_layer(store: &Path) -> Result<(usize, File), Problem> {
         ErrorCode::StorageExhausted,
         format!("{LAYERS} enclosures stand over this workspace already"),
     ))
+}
+
+/// Takes the mark away by which the kernel refuses a layer that was mounted as volatile before: it
+/// stands for a loss of power that nothing here needs to survive, the layer being a cache.
+fn forget_volatile(work: &Path) {
+    let mark = work.join("incompat");
+    if rustix::fs::chmod(work, Mode::RWXU).is_ok() && std::fs::symlink_metadata(&mark).is_ok() {
+        remove_tree(&mark);
+    }
 }
 
 fn make_owned(path: &Path, identity: &Identity) -> Result<(), Problem> {
