@@ -5,6 +5,9 @@ use crate::facts::{HostFacts, PathKind};
 use crate::policy::{EffectivePolicy, has_pattern};
 use crate::spec::{Access, Enforce, ProtectedState, Protection, ProviderKind};
 
+/// The rule about what belongs to other linked trees.
+const OTHER_TREES: &str = "git directories of other trees";
+
 /// Whether a protected name is a file or a directory where it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameKind {
@@ -52,11 +55,7 @@ pub const GIT_NAMES: &[ProtectedEntry] = &[
     entry("info", NameKind::Directory, "git attributes"),
     entry("info/attributes", NameKind::File, "git attributes"),
     entry("commondir", NameKind::File, "git directory pointers"),
-    entry(
-        "worktrees",
-        NameKind::Directory,
-        "git directories of other trees",
-    ),
+    entry("worktrees", NameKind::Directory, OTHER_TREES),
 ];
 
 /// Lists how each protected name is held by a provider.
@@ -74,6 +73,10 @@ pub(super) fn protections(
     }
     if view.kind == WorkspaceKind::Live {
         for name in &facts.workspace.protected {
+            // The host works in its other trees meanwhile: to put them back would undo that.
+            if name.rule == OTHER_TREES && !can_prevent {
+                continue;
+            }
             let enforce = if name.tracked && name.rule != "git hooks" {
                 Enforce::Report
             } else if can_prevent && (read_only || is_pinned(name.state)) {

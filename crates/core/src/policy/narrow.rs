@@ -2,11 +2,14 @@
 
 use serde::Serialize;
 
-use super::document::PolicyDocument;
+use super::document::{PolicyDocument, ProviderChoice};
 use super::effective::{EffectivePolicy, Layer, Proposal, Sourced};
 use super::merge::{add, is_at_least, is_subset};
 use crate::bytes::BytePath;
-use crate::spec::Access;
+use crate::spec::{Access, ProviderKind};
+
+/// Why variables and set-up commands of a project are not taken over by `direct`.
+const WITHOUT_WALLS: &str = "it would hold on the host itself, direct has no walls";
 
 struct Narrower<'a> {
     layer: Layer,
@@ -136,6 +139,10 @@ pub(super) fn narrow(
         }
     }
     narrower.lower("network", &mut policy.network, document.network);
+    // What holds inside the walls only is no widening, unless there are none.
+    let is_walled = layer == Layer::Managed
+        || (policy.provider.value != ProviderChoice::Direct
+            && !policy.fallback.value.contains(&ProviderKind::Direct));
 
     let workspace_was_writable = policy.workspace.value == Access::Write;
     let writable = values(&policy.write);
@@ -163,8 +170,12 @@ pub(super) fn narrow(
         narrower.lower("env.inherit", &mut policy.env.inherit, env.inherit);
         narrower.subset("env.allow", &mut policy.env.allow, env.allow.as_ref());
         for (name, value) in env.set.iter().flatten() {
-            let value = Sourced::new(value.clone(), layer);
-            policy.env.set.insert(name.clone(), value);
+            if is_walled {
+                let value = Sourced::new(value.clone(), layer);
+                policy.env.set.insert(name.clone(), value);
+            } else {
+                narrower.refuse("env.set", name, WITHOUT_WALLS);
+            }
         }
     }
     narrower.lower("caches", &mut policy.caches, document.caches);
@@ -195,6 +206,8 @@ pub(super) fn narrow(
     if let Some(setup) = &document.setup {
         if layer == Layer::Request {
             narrower.refuse("setup", setup, "a request brings no commands of its own");
+        } else if !is_walled {
+            narrower.refuse("setup", setup, WITHOUT_WALLS);
         } else {
             policy.setup = Sourced::new(setup.clone(), layer);
         }

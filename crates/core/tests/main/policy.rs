@@ -276,6 +276,21 @@ fn a_project_proposes_and_does_not_widen() {
 }
 
 #[test]
+fn a_project_sets_nothing_where_there_are_no_walls() {
+    let project = (
+        Layer::Project,
+        "setup = [\"x\"]\n[env]\nset = { LD_PRELOAD = \"x.so\" }",
+    );
+    for user in ["provider = \"direct\"", "fallback = [\"direct\"]"] {
+        let policy = lay(&[(Layer::User, user), project]).expect("good");
+        assert!(policy.setup.value.is_empty());
+        assert!(policy.env.set.is_empty());
+        assert_eq!(policy.proposals.len(), 2);
+    }
+    assert_eq!(lay(&[project]).expect("good").env.set.len(), 1);
+}
+
+#[test]
 fn a_project_may_shrink_what_can_be_written() {
     let policy =
         lay(&[(Layer::Project, "workspace = \"read\"\nwrite = [\"build\"]")]).expect("good");

@@ -9,6 +9,7 @@ use cofferdam_core::facts::GitFacts;
 
 use super::files::{first_line, read_small};
 use super::git_config::{self, Conditions, Setting};
+use super::git_portable;
 use super::paths::tidy;
 use super::surroundings::Surroundings;
 
@@ -59,6 +60,43 @@ fn open(top: &Path, entry: &Path) -> Option<Repository> {
         git_dir,
         common_dir,
     })
+}
+
+/// Tells whether a repository's git directory knows this working tree as its own.
+///
+/// A `.git` file or link is content of the workspace: without this a project could name any
+/// repository of the user, and have it shown.
+pub(super) fn belongs(repository: &Repository) -> bool {
+    let entry = repository.top_level.join(".git");
+    if repository.linked {
+        let is_registered =
+            repository.git_dir.parent() == Some(repository.common_dir.join("worktrees").as_path());
+        let back = read_small(&repository.git_dir.join("gitdir"), 64 * 1024);
+        let points_back = back.is_some_and(|content| {
+            let target = Path::new(OsStr::from_bytes(first_line(&content).trim_ascii()));
+            let target = tidy(&repository.git_dir.join(target));
+            let top = target.parent().and_then(|top| top.canonicalize().ok());
+            target.file_name().is_some_and(|name| name == ".git")
+                && top.as_deref() == Some(repository.top_level.as_path())
+        });
+        return is_registered && points_back;
+    }
+    if repository.git_dir == entry {
+        return true;
+    }
+    let config = git_config::read(&repository.git_dir.join("config"), &Conditions::default());
+    if let Some(tree) = git_config::last(&config, "core", "worktree") {
+        let tree = tidy(&repository.git_dir.join(tree)).canonicalize();
+        return tree.is_ok_and(|tree| tree == repository.top_level);
+    }
+    // Nobody else's: neither a bare repository nor the one of the tree that it stands in.
+    let is_bare = git_config::last(&config, "core", "bare")
+        .is_some_and(|value| !value.eq_ignore_ascii_case("false"));
+    let is_anothers = repository
+        .git_dir
+        .file_name()
+        .is_some_and(|name| name == ".git");
+    !is_bare && !is_anothers
 }
 
 /// Gives the branch that is checked out, `None` when HEAD is detached.
@@ -120,7 +158,7 @@ pub(super) fn git_facts(
         Some(value) => tidy(&git_config::path_value(value, home, &repository.top_level)),
         None => repository.common_dir.join("hooks"),
     };
-    let made = git_config::portable(&global);
+    let made = git_portable::portable(&global);
     GitFacts {
         top_level: BytePath::from(repository.top_level.as_path()),
         git_dir: BytePath::from(repository.git_dir.as_path()),
@@ -139,7 +177,7 @@ pub(super) fn portable_config(surroundings: &Surroundings, home: &Path, is_own: 
         ..Conditions::default()
     };
     let global = global_settings(surroundings, home, &conditions, is_own);
-    git_config::portable(&global).text
+    git_portable::portable(&global).text
 }
 
 #[cfg(test)]
@@ -163,9 +201,47 @@ mod tests {
         assert!(!plain.linked);
         let linked = find(&tree).expect("found");
         assert!(linked.linked);
+        assert!(belongs(&plain));
+        assert!(!belongs(&linked), "nothing points back yet");
+        let back = format!("{}\n", base.join("side/.git").display());
+        std::fs::write(admin.join("gitdir"), back).expect("written");
+        assert!(belongs(&linked));
         assert_eq!(linked.top_level, base.join("side"));
         assert_eq!(linked.common_dir, base.join("repo/.git"));
         assert_eq!(branch(&linked).as_deref(), Some("side"));
+    }
+
+    #[test]
+    fn a_workspace_cannot_claim_somebody_elses_repository() {
+        let place = tempfile::tempdir().expect("a directory");
+        let base = place.path().canonicalize().expect("real");
+        std::fs::create_dir(base.join("ws")).expect("made");
+        for path in ["private/.git", "meta", "bare.git", "modules/sub"] {
+            std::fs::create_dir_all(base.join(path)).expect("made");
+            std::fs::write(base.join(path).join("HEAD"), "ref: refs/heads/main\n")
+                .expect("written");
+        }
+        std::fs::write(base.join("bare.git/config"), "[core]\n\tbare = true\n").expect("written");
+        std::fs::write(
+            base.join("modules/sub/config"),
+            "[core]\n\tworktree = ../../ws\n",
+        )
+        .expect("written");
+        let claims = |target: &str| {
+            let pointer = base.join("ws/.git");
+            let _ = std::fs::remove_file(&pointer);
+            std::os::unix::fs::symlink(base.join(target), &pointer).expect("made");
+            let by_link = belongs(&find(&base.join("ws")).expect("found"));
+            std::fs::remove_file(&pointer).expect("removed");
+            std::fs::write(&pointer, format!("gitdir: ../{target}\n")).expect("written");
+            let by_file = belongs(&find(&base.join("ws")).expect("found"));
+            assert_eq!(by_file, by_link);
+            by_file
+        };
+        assert!(!claims("private/.git"));
+        assert!(!claims("bare.git"));
+        assert!(claims("meta"), "FC-23");
+        assert!(claims("modules/sub"));
     }
 
     #[test]

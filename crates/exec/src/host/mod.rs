@@ -9,6 +9,7 @@ mod files;
 mod git;
 mod git_config;
 mod git_index;
+mod git_portable;
 mod paths;
 mod person;
 mod policy_files;
@@ -69,8 +70,8 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
     let root = workspace.root.as_path();
     let homes = workspace::homes(surroundings, &accounts);
 
-    let repository =
-        git::find(root).filter(|found| !workspace::holds_home(&found.top_level, &homes));
+    let repository = git::find(root)
+        .filter(|found| !workspace::holds_home(&found.top_level, &homes) && git::belongs(found));
     let git = repository
         .as_ref()
         .map(|found| git::git_facts(found, surroundings, &home, is_own));

@@ -33,6 +33,28 @@ const SAMPLES: &[&[u8]] = &[
     b".schema",
 ];
 
+/// Names that git runs as hooks on its own.
+const HOOKS: &[&str] = &[
+    "applypatch-msg",
+    "commit-msg",
+    "fsmonitor-watchman",
+    "post-applypatch",
+    "post-checkout",
+    "post-commit",
+    "post-index-change",
+    "post-merge",
+    "post-rewrite",
+    "pre-applypatch",
+    "pre-auto-gc",
+    "pre-commit",
+    "pre-merge-commit",
+    "pre-push",
+    "pre-rebase",
+    "prepare-commit-msg",
+    "reference-transaction",
+    "sendemail-validate",
+];
+
 /// Tells what stands at a path, links not followed.
 fn state(path: &Path) -> ProtectedState {
     match std::fs::symlink_metadata(path) {
@@ -92,9 +114,15 @@ pub(super) fn protected_names(root: &Path, git: Option<&GitFacts>) -> Vec<Protec
     }
     if let Some(git) = git {
         add_git_names(&mut names, git);
-    }
-    if let Some(git) = git {
         mark_tracked(&mut names.list, git);
+    } else {
+        let pointer = root.join(".git");
+        if matches!(
+            state(&pointer),
+            ProtectedState::File | ProtectedState::Symlink
+        ) {
+            names.add(&pointer, "git directory pointers");
+        }
     }
     names.list
 }
@@ -129,7 +157,15 @@ fn add_git_names(names: &mut Names<'_>, git: &GitFacts) {
         names.add(&git_dir.join("gitdir"), "git directory pointers");
     }
     let hooks = git.hooks_path.as_path();
-    if hooks.starts_with(names.root) || hooks.starts_with(git_dir) {
+    if names.root.starts_with(hooks) || git_dir.starts_with(hooks) {
+        // Everything lies below it, so only the hooks themselves can be held.
+        for name in HOOKS {
+            let hook = hooks.join(name);
+            if hook.starts_with(names.root) || hook.starts_with(git_dir) {
+                names.add(&hook, "git hooks");
+            }
+        }
+    } else if hooks.starts_with(names.root) || hooks.starts_with(git_dir) {
         names.add(hooks, "git hooks");
     }
     // Submodules are repositories of their own, which git enters on its own.
