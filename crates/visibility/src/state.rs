@@ -235,8 +235,16 @@ impl State {
                     task: event.task.as_ref().map(ToString::to_string),
                 });
         }
-        // What a worker says about its task is a claim; the owner's words are the goal.
-        let by_worker = event.agent.is_some() && event.agent != event.root_agent;
+        // What a worker says about its task is a claim; what it is told is the goal.
+        let root = event
+            .root_agent
+            .as_ref()
+            .map(cofferdam_core::id::AgentId::as_str);
+        let root_name = root.and_then(|root| self.agents.get(root)?.name.as_deref());
+        let by_worker = match from.as_deref() {
+            Some(from) => Some(from) != root && Some(from) != root_name,
+            None => event.agent.is_some() && event.agent != event.root_agent,
+        };
         if let (Some(task), true) = (self.task_of(event), by_worker) {
             task.facts.push(FactRecord {
                 pos: event.pos,
@@ -354,6 +362,13 @@ impl State {
 
     fn files(&mut self, event: &Event) {
         let command = owned(&event.data, "command_id");
+        // Files are often measured only after the checks: what a command changed was changed before
+        // it ended, whenever that is told.
+        let edited = command
+            .as_deref()
+            .and_then(|id| self.commands.get(id))
+            .and_then(|record| Some((record.last_pos, record.life.ended?)))
+            .unwrap_or((event.pos, event.time));
         let Some(task) = self.task_of(event) else {
             return;
         };
@@ -389,7 +404,7 @@ impl State {
                 {
                     entry.commands.push(command.clone());
                 }
-                task.last_edit = Some((event.pos, event.time));
+                task.last_edit = task.last_edit.max(Some(edited));
             }
         }
     }

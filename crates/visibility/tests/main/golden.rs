@@ -53,7 +53,12 @@ fn an_edit_after_the_check_makes_it_stale() {
         .find(|event| event.kind == "file.changed")
         .cloned()
         .expect("one");
+    // Told late, of a command that had ended before the checks: that is no later edit.
     edit.pos = events.len() as u64 + 1;
+    events.push(edit.clone());
+    assert_eq!(verdict(&events, GOOD), FreshnessVerdict::Fresh);
+    edit.pos += 1;
+    edit.data = serde_json::json!({"modified": ["parser.c"]});
     events.push(edit);
     assert_eq!(verdict(&events, GOOD), FreshnessVerdict::Stale);
 }

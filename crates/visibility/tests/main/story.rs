@@ -96,7 +96,7 @@ pub(crate) fn story() -> Vec<Event> {
         json!({"goal": "mend the parser\nand more", "isolation_mode": "worktree"}),
     );
     story.message(
-        "agent_root",
+        "agent_w1",
         GOOD,
         json!({"from": "lead", "to": "mender", "text": "mend it"}),
     );
