@@ -2,6 +2,8 @@
 
 #[path = "main/codes.rs"]
 mod codes;
+#[path = "main/doctor.rs"]
+mod doctor;
 #[path = "main/input.rs"]
 mod input;
 #[path = "main/journal.rs"]
@@ -10,6 +12,8 @@ mod journal;
 mod policy;
 #[path = "main/scene.rs"]
 mod scene;
+#[path = "main/serve.rs"]
+mod serve;
 #[path = "main/signals.rs"]
 mod signals;
 #[path = "main/streams.rs"]

@@ -196,7 +196,14 @@ pub(crate) fn progress(step: &TaskProgress) -> Option<String> {
                 .iter()
                 .map(|branch| format!("works on branch {}", paint(PLACE, branch)))
                 .collect();
-            lines.extend(notes.iter().map(|note| paint(CAUTION, note)));
+            lines.extend(notes.iter().map(|note| {
+                let what = if note.contains("--carry") {
+                    "not in its tree: "
+                } else {
+                    ""
+                };
+                paint(CAUTION, format_args!("{what}{}", one_line(note, 120)))
+            }));
             (!lines.is_empty()).then(|| lines.join("\n"))
         }
         TaskProgress::Setup { step, of, command } => {

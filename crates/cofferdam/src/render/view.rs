@@ -125,7 +125,11 @@ pub(crate) fn evidence(evidence: &TaskEvidence) -> String {
     let status = evidence.status.map_or_else(String::new, |status| {
         format!(" {}", paint(status_style(status), status))
     });
-    let mut text = format!("{}{status}\n", paint(STRONG, one_line(goal, 100)));
+    let verifier = evidence.verification.map_or_else(String::new, |verdict| {
+        let said = format!("verifier {}", verdict.as_str());
+        format!(" · {}", paint(verdict_style(verdict), said))
+    });
+    let mut text = format!("{}{status}{verifier}\n", paint(STRONG, one_line(goal, 100)));
     let verdict = match evidence.freshness.verdict {
         FreshnessVerdict::Fresh => paint(GOOD, "a check passed after the last edit"),
         FreshnessVerdict::Stale => paint(BAD, "files changed after the last check that passed"),

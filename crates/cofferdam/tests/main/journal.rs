@@ -145,3 +145,62 @@ fn a_damaged_journal_is_said() {
     );
     assert_eq!(scene.listing(), [""; 0]);
 }
+
+#[test]
+fn following_shows_what_comes_until_it_is_interrupted() {
+    use std::io::BufRead as _;
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.run(&["run", "--", "true"]).expect_code(0);
+    let arguments = ["events", "--follow", "--json", "--type", "exec.ended"];
+    let mut child = scene
+        .command(&arguments)
+        .spawn()
+        .expect("the program starts");
+    let mut lines = std::io::BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = || -> Value {
+        let line = lines.next().expect("a line").expect("text");
+        serde_json::from_str(&line).expect("an object")
+    };
+    assert_eq!(next()["data"]["return_code"], json!(0));
+    scene
+        .run(&["run", "--", "sh", "-c", "exit 5"])
+        .expect_code(5);
+    assert_eq!(next()["data"]["return_code"], json!(5));
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    assert_eq!(crate::scene::wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_goes_ends_a_listing_quietly() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.run(&["run", "--", "true"]).expect_code(0);
+    let mut child = scene
+        .command(&["events", "--follow"])
+        .spawn()
+        .expect("the program starts");
+    drop(child.stdout.take());
+    scene.run(&["run", "--", "true"]).expect_code(0);
+    let done = collect(child, Instant::now());
+    assert_eq!((done.code, done.stderr.as_str()), (Some(141), ""));
+}
+
+#[test]
+fn looking_makes_nothing() {
+    let scene = Scene::new();
+    for arguments in [
+        &["events"][..],
+        &["topology"],
+        &["summary"],
+        &["journal", "head"],
+    ] {
+        scene.run(arguments).expect_code(0);
+    }
+    assert!(!scene.path("data").exists());
+}

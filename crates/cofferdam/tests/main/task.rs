@@ -192,3 +192,172 @@ fn the_demo_comes_out_as_told() {
         "the demo used the user's data directory"
     );
 }
+
+#[test]
+fn session_and_none_work_in_the_checkout_itself() {
+    if !has_walls() {
+        return;
+    }
+    for mode in ["none", "session", "sandbox"] {
+        let scene = Scene::new();
+        scene.repository();
+        let said = scene
+            .run(&[
+                "task",
+                "run",
+                "--isolation",
+                mode,
+                "--goal",
+                "g",
+                "--verify",
+                "test -e made",
+                "--json",
+                "--",
+                "touch",
+                "made",
+            ])
+            .expect_code(0)
+            .json();
+        assert_eq!(said["isolation"]["mode"], json!(mode));
+        assert!(scene.work().join("made").exists(), "{mode}");
+    }
+}
+
+#[test]
+fn what_is_not_carried_in_is_said_with_the_flag_that_would() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    scene.write("a.txt", "dirty\n");
+    let done = scene
+        .run(&["task", "run", "--goal", "g", "--", "cat", "a.txt"])
+        .expect_code(0);
+    assert!(done.text().starts_with("one\n"), "{}", done.text());
+    assert!(done.stderr.contains("--carry tracked"), "{}", done.stderr);
+    let carried = [
+        "task", "run", "--carry", "tracked", "--goal", "g", "--", "cat", "a.txt",
+    ];
+    let done = scene.run(&carried).expect_code(0);
+    assert!(done.text().starts_with("dirty\n"), "{}", done.text());
+}
+
+#[test]
+fn a_failing_set_up_ends_the_task_before_its_command() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let done = scene
+        .run(&[
+            "task", "run", "--goal", "g", "--setup", "exit 3", "--json", "--", "echo", "ran",
+        ])
+        .expect_code(125);
+    let said = done.json();
+    assert_eq!(said["error"]["code"], json!("setup_failed"));
+    assert_eq!(said["task_result"], json!(null));
+}
+
+#[test]
+fn a_dirty_checkout_is_not_merged_into() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    scene
+        .run(&[
+            "task",
+            "run",
+            "--goal",
+            "g",
+            "--",
+            "sh",
+            "-c",
+            "echo two >>a.txt",
+        ])
+        .expect_code(0);
+    scene.write("a.txt", "mine\n");
+    let done = scene.run(&["task", "merge", "1"]).expect_code(125);
+    assert!(
+        done.stderr.contains("error[checkout_dirty]"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(
+        std::fs::read_to_string(scene.work().join("a.txt")).expect("readable"),
+        "mine\n"
+    );
+}
+
+#[test]
+fn variables_reach_every_step_of_a_task() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let mut command = scene.command(&[
+        "task",
+        "run",
+        "--goal",
+        "g",
+        "--env",
+        "WORD=given",
+        "--env",
+        "TAKEN",
+        "--setup",
+        "test $WORD = given",
+        "--verify",
+        "test $TAKEN = from-here",
+        "--",
+        "sh",
+        "-c",
+        "echo $WORD $TAKEN",
+    ]);
+    command.env("TAKEN", "from-here");
+    let done = crate::scene::finish(command).expect_code(0);
+    assert!(
+        done.text().starts_with("given from-here\n"),
+        "{}",
+        done.text()
+    );
+}
+
+#[test]
+fn evidence_and_verifier_tell_of_the_task() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    scene
+        .run(&[
+            "task", "run", "--goal", "seen", "--verify", "true", "--", "touch", "new",
+        ])
+        .expect_code(0);
+    let said = scene
+        .run(&["evidence", "1", "--json"])
+        .expect_code(0)
+        .json();
+    assert_eq!(said["data"]["goal"], json!("seen"));
+    assert!(
+        said["data"]["facts"]
+            .as_array()
+            .is_some_and(|facts| !facts.is_empty()),
+        "{said}"
+    );
+    let said = scene.run(&["verifier", "--json"]).expect_code(0).json();
+    assert_eq!(said["data"]["counts"]["passed"], json!(1));
+    let text = scene.run(&["topology"]).expect_code(0).text();
+    assert!(
+        text.contains("task seen completed, verifier passed"),
+        "{text}"
+    );
+    let text = scene.run(&["events", "--task", "1"]).expect_code(0).text();
+    assert!(text.contains("task.ended"), "{text}");
+    let text = scene.run(&["threads"]).expect_code(0).text();
+    assert!(text.contains("thread_"), "{text}");
+}

@@ -176,9 +176,8 @@ fn ctrl_z_and_fg_work_as_for_any_job() {
     }
     let scene = Scene::new();
     let mut terminal = Terminal::new(24, 80);
-    let mut all = vec!["--ctty", "--wait", "bash", "--norc", "-i"];
-    let _ = &mut all;
-    let mut command = scene.program("setsid".as_ref(), &all);
+    let shell = ["--ctty", "--wait", "bash", "--norc", "-i"];
+    let mut command = scene.program("setsid".as_ref(), &shell);
     let side = || Stdio::from(terminal.slave.try_clone().expect("another descriptor"));
     command
         .env("TERM", "dumb")
@@ -204,4 +203,31 @@ fn ctrl_z_and_fg_work_as_for_any_job() {
     terminal.expect("prompt> ");
     terminal.press(b"exit\n");
     assert_eq!(wait(&mut shell).code(), Some(0));
+}
+
+#[test]
+fn the_terminal_comes_back_whatever_ends_the_command() {
+    if !has_walls() {
+        return;
+    }
+    for (script, code) in [("kill -KILL $$", 137), ("stty raw -echo; exit 3", 3)] {
+        let scene = Scene::new();
+        let mut terminal = Terminal::new(24, 80);
+        let script = format!("echo ready; {script}");
+        let mut child = terminal.start(&scene, &["run", "--", "sh", "-c", &script]);
+        terminal.expect("ready");
+        assert_eq!(wait(&mut child).code(), Some(code));
+        assert!(terminal.is_canonical(), "the terminal was not given back");
+    }
+}
+
+#[test]
+fn a_refusal_leaves_the_terminal_as_it_was() {
+    let scene = Scene::new();
+    let mut terminal = Terminal::new(24, 80);
+    let refused = ["run", "--provider", "direct", "--net", "none", "--", "true"];
+    let mut child = terminal.start(&scene, &refused);
+    terminal.expect("error[unenforceable]");
+    assert_eq!(wait(&mut child).code(), Some(125));
+    assert!(terminal.is_canonical(), "the terminal was not given back");
 }
