@@ -37,30 +37,16 @@ impl Runtime {
             )
             .with_field("idempotency_key"));
         }
-        let first = match self.first_claim(key)? {
-            Some(first) => first,
-            None => {
-                let mut lines = opening.lines();
-                lines.push(Line::new(
-                    event_type::POLICY_DECIDED,
-                    &opening.who.subject(),
-                    json!({
-                        "operation": "run_command",
-                        "verdict": "claim",
-                        "rule": "idempotency_key",
-                        "why": "the key was new",
-                        "idempotency_key": key,
-                        "lease": self.plane.lease(),
-                    }),
-                ));
-                self.scribe.record(lines)?;
-                self.first_claim(key)?.ok_or_else(|| {
-                    Problem::new(
-                        ErrorCode::JournalIo,
-                        "a claim that was written is not there",
-                    )
-                })?
-            }
+        let first = if let Some(first) = self.first_claim(key)? {
+            first
+        } else {
+            self.write_claim(key, opening)?;
+            self.first_claim(key)?.ok_or_else(|| {
+                Problem::new(
+                    ErrorCode::JournalIo,
+                    "a claim that was written is not there",
+                )
+            })?
         };
         match &first.op {
             Some(operation) if *operation == opening.who.operation => Ok(Claim::Mine),
@@ -72,6 +58,23 @@ impl Runtime {
                 "a claim names no operation",
             )),
         }
+    }
+
+    fn write_claim(&self, key: &str, opening: &Opening<'_>) -> Result<(), Problem> {
+        let mut lines = opening.lines();
+        lines.push(Line::new(
+            event_type::POLICY_DECIDED,
+            &opening.who.subject(),
+            json!({
+                "operation": "run_command",
+                "verdict": "claim",
+                "rule": "idempotency_key",
+                "why": "the key was new",
+                "idempotency_key": key,
+                "lease": self.plane.lease(),
+            }),
+        ));
+        self.scribe.record(lines).map(drop)
     }
 
     fn first_claim(&self, key: &str) -> Result<Option<Event>, Problem> {

@@ -6,13 +6,13 @@ use cofferdam_core::outcome::{
     CommandOutcome, Denial, DenialSource, Isolation, IsolationLevel, OutputReference, Status,
     StreamEncoding, Usage,
 };
-use cofferdam_core::policy::{EffectivePolicy, PolicyDocument};
+use cofferdam_core::policy::{EffectivePolicy, PolicyDocument, ProviderChoice};
 use cofferdam_core::spec::Network;
 
 /// Gives the walls that an owner asked for, as far as that is known before the layers are laid.
 pub(crate) fn asked_for(document: &PolicyDocument, default: Network) -> IsolationLevel {
     IsolationLevel {
-        provider: document.provider.and_then(|choice| choice.named()),
+        provider: document.provider.and_then(ProviderChoice::named),
         network: document.network.unwrap_or(default),
     }
 }

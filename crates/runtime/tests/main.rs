@@ -17,3 +17,9 @@ mod scripted;
 
 #[path = "main/crash.rs"]
 mod crash;
+
+#[path = "main/checks.rs"]
+mod checks;
+
+#[path = "main/modes.rs"]
+mod modes;

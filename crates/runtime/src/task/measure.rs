@@ -11,7 +11,7 @@ use cofferdam_exec::Enclosure;
 
 use super::words;
 
-const TIMEOUT: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Puts the whole tree, new files too, into a tree object and prints its id.
 const SNAPSHOT: &str = r#"set -e
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn raw_and_figures_belong_together() {
-        let output = b":100644 100644 a b M\0a.txt\0:000000 100644 0 c A\0b in\0:100644 100644 d d R100\0old\0new\01\t2\ta.txt\0-\t-\tb in\00\t0\t\0old\0new\0";
+        let output = b":100644 100644 a b M\0a.txt\0:000000 100644 0 c A\0b in\0:100644 100644 d d R100\0old\0new\0\x31\t2\ta.txt\0-\t-\tb in\0\x30\t0\t\0old\0new\0";
         let measured = parse(output).unwrap();
         let told: Vec<_> = measured
             .files

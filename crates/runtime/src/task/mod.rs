@@ -2,6 +2,7 @@
 
 mod actions;
 mod course;
+mod draft;
 mod drive;
 mod inputs;
 mod ledger;
@@ -10,6 +11,7 @@ mod overview;
 mod place;
 mod reconcile;
 mod request;
+mod settle;
 mod verify;
 mod words;
 

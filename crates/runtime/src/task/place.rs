@@ -419,4 +419,4 @@ pub(crate) fn tree_view(workspaces: &Workspaces, record: &WorktreeRecord) -> Wor
 }
 
 /// Time that a helper of the plane's own may take in a tree.
-pub(crate) const HELPER_TIMEOUT: Duration = Duration::from_secs(300);
+pub(crate) const HELPER_TIMEOUT: Duration = Duration::from_mins(5);

@@ -282,6 +282,7 @@ fn verdict(checks: &[CheckResult]) -> VerificationStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use VerificationStatus::{Error, Failed, Passed, Skipped};
 
     #[test]
     fn c107_the_worst_check_decides() {
@@ -301,7 +302,6 @@ mod tests {
                     .collect::<Vec<_>>(),
             )
         };
-        use VerificationStatus::{Error, Failed, Passed, Skipped};
         assert_eq!(of(&[Passed, Passed]), Passed);
         assert_eq!(of(&[Passed, Failed]), Failed);
         assert_eq!(of(&[Failed, Error]), Error);

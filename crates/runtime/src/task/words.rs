@@ -25,8 +25,7 @@ pub(crate) fn worker_name(goal: &str) -> String {
         name.push_str(&word.to_ascii_lowercase());
     }
     name.truncate(WORKER_CHARACTERS);
-    // git refuses a name that ends so, and it is a whole name only when the goal is just that.
-    if name.is_empty() || name == "lock" {
+    if name.is_empty() {
         return "worker".to_owned();
     }
     name
@@ -88,10 +87,12 @@ pub(crate) fn sentence(result: &TaskResult) -> String {
         }
         None => result.status.to_string(),
     };
-    text.push_str(&match result.git_diff_summary.files {
-        0 => ", no file changed".to_owned(),
-        files => format!(", {} changed", count(files, "file")),
-    });
+    let changed = match result.git_diff_summary.files {
+        0 => "no file changed".to_owned(),
+        files => format!("{} changed", count(files, "file")),
+    };
+    text.push_str(", ");
+    text.push_str(&changed);
     text.push_str(", ");
     text.push_str(&checks(&result.verification));
     if let Some(problem) = &result.error {
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!(worker_name("Fix the parser!"), "fix-the-parser");
         assert_eq!(worker_name("  "), "worker");
         assert_eq!(worker_name("größer"), "gr-er");
-        assert_eq!(worker_name(".lock"), "worker");
+        assert_eq!(worker_name(".lock"), "lock");
         let long = worker_name("a goal that goes on and on for very many words indeed");
         assert_eq!(long, "a-goal-that-goes-on-and-on-for");
         assert!(worker_name(&"x".repeat(100)).len() <= WORKER_CHARACTERS);

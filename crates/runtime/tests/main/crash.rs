@@ -6,7 +6,7 @@ use cofferdam_core::outcome::Status;
 use cofferdam_core::task::{CleanupStatus, TaskRequest};
 use cofferdam_exec::{CommandIo, Control, OutputSink, Stream};
 use cofferdam_runtime::{
-    DiffForm, FrontDoor, PolicyRequest, Runtime, TaskProgress, TaskRunRequest,
+    DiffForm, FrontDoor, MergeOptions, PolicyRequest, Runtime, TaskProgress, TaskRunRequest,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -22,7 +22,7 @@ const STAGES: [&str; 6] = [
 ];
 
 fn die() -> ! {
-    kill_process(getpid(), Signal::KILL).unwrap();
+    kill_process(getpid(), Signal::KILL).expect("a signal to itself");
     unreachable!("nobody outlives that signal");
 }
 
@@ -129,7 +129,10 @@ fn a17_c92_whatever_dies_is_found_settled_and_can_be_dropped() {
                     "{stage}"
                 );
                 assert_eq!(
-                    runtime.merge("1", &Default::default()).unwrap().problem,
+                    runtime
+                        .merge("1", &MergeOptions::default())
+                        .unwrap()
+                        .problem,
                     None
                 );
                 assert_eq!(desk.read("a.txt"), "two\n");

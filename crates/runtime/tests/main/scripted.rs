@@ -16,7 +16,7 @@ fn scripted(desk: &Desk, script: Script) -> Runtime {
         script: Some(script),
         ..desk.options()
     })
-    .unwrap()
+    .expect("a desk")
 }
 
 #[test]

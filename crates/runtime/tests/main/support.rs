@@ -2,7 +2,8 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "tests drive git as a user would, and look where programs are"
+    clippy::print_stdout,
+    reason = "tests drive git as a user would, look where programs are, and say what is skipped"
 )]
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use cofferdam_core::operation::{CommandForm, RunCommand};
 use cofferdam_core::outcome::CommandOutcome;
 use cofferdam_core::policy::{PolicyDocument, ProviderChoice};
 use cofferdam_core::task::{
-    Carry, CleanupPolicy, IsolationMode, TaskRequest, TaskResult, VerifyFrom, WorkspaceStrategy,
+    Carry, ChangeKind, CleanupPolicy, IsolationMode, TaskRequest, TaskResult, VerifyFrom,
+    WorkspaceStrategy,
 };
 use cofferdam_exec::{CommandIo, Control};
 use cofferdam_journal::{Query, SystemAmbient};
@@ -41,18 +43,18 @@ pub(crate) fn has_walls() -> bool {
 
 impl Desk {
     pub(crate) fn new() -> Self {
-        let top = tempfile::tempdir().unwrap();
-        let base = top.path().canonicalize().unwrap();
+        let top = tempfile::tempdir().expect("a desk");
+        let base = top.path().canonicalize().expect("a desk");
         let desk = Self {
             home: base.join("home"),
             data: base.join("data"),
             repo: base.join("repo"),
             _top: top,
         };
-        std::fs::create_dir(&desk.home).unwrap();
-        std::fs::create_dir(&desk.repo).unwrap();
+        std::fs::create_dir(&desk.home).expect("a desk");
+        std::fs::create_dir(&desk.repo).expect("a desk");
         let identity = "[user]\n\tname = T\n\temail = t@example.com\n";
-        std::fs::write(desk.home.join(".gitconfig"), identity).unwrap();
+        std::fs::write(desk.home.join(".gitconfig"), identity).expect("a desk");
         desk
     }
 
@@ -71,26 +73,26 @@ impl Desk {
 
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         let path = self.repo.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        std::fs::create_dir_all(path.parent().expect("a desk")).expect("a desk");
+        std::fs::write(path, text).expect("a desk");
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.repo.join(name)).unwrap()
+        std::fs::read_to_string(self.repo.join(name)).expect("a desk")
     }
 
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let output = Command::new("git")
             .current_dir(&self.repo)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("PATH", std::env::var_os("PATH").expect("a desk"))
             .env("HOME", &self.home)
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .args(["-c", "user.name=T", "-c", "user.email=t@example.com"])
             .args(arguments)
             .stdin(Stdio::null())
             .output()
-            .unwrap();
+            .expect("a desk");
         assert!(
             output.status.success(),
             "git {arguments:?}: {}",
@@ -104,8 +106,8 @@ impl Desk {
     /// What a user would see of the repository: status, commit, names, references but ours.
     pub(crate) fn look(&self) -> String {
         let mut names: Vec<_> = std::fs::read_dir(&self.repo)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
+            .expect("a desk")
+            .map(|entry| entry.expect("a desk").file_name())
             .collect();
         names.sort();
         let references = self.git(&["for-each-ref", "--format=%(refname) %(objectname)"]);
@@ -117,7 +119,7 @@ impl Desk {
             "{}\n{}\n{names:?}\n{references:?}\n{}",
             self.git(&["status", "--porcelain"]),
             self.git(&["rev-parse", "HEAD"]),
-            std::fs::read_to_string(self.repo.join(".git/config")).unwrap(),
+            std::fs::read_to_string(self.repo.join(".git/config")).expect("a desk"),
         )
     }
 
@@ -126,7 +128,7 @@ impl Desk {
     }
 
     pub(crate) fn runtime(&self) -> Runtime {
-        Runtime::open(self.options()).unwrap()
+        Runtime::open(self.options()).expect("a desk")
     }
 }
 
@@ -180,7 +182,7 @@ pub(crate) fn task_with(
             progress,
             control: control.clone(),
         })
-        .unwrap()
+        .expect("a desk")
 }
 
 pub(crate) fn provider(choice: ProviderChoice) -> PolicyRequest {
@@ -205,7 +207,7 @@ pub(crate) fn run(runtime: &Runtime, policy: PolicyRequest, command: RunCommand)
 
 pub(crate) fn events(runtime: &Runtime) -> Vec<Event> {
     let query = Query::default().limit(1000).resolved();
-    let page = runtime.journal().read(&query).unwrap();
+    let page = runtime.journal().read(&query).expect("a desk");
     assert!(!page.more, "a test that writes so much reads pages");
     page.events
 }
@@ -215,7 +217,7 @@ pub(crate) fn kinds(events: &[Event]) -> Vec<&str> {
 }
 
 pub(crate) fn options(home: &Path, data: &Path, repo: &Path) -> RuntimeOptions {
-    let path = std::env::var_os("PATH").unwrap();
+    let path = std::env::var_os("PATH").expect("a desk");
     let surroundings = Surroundings::new(
         [
             ("PATH", path),
@@ -230,18 +232,29 @@ pub(crate) fn options(home: &Path, data: &Path, repo: &Path) -> RuntimeOptions {
 
 /// Runs one test of this very program in a process of its own, at a desk, and waits for its end.
 pub(crate) fn rerun(desk: &Desk, test: &str, stage: &str) -> std::process::ExitStatus {
-    Command::new(std::env::current_exe().unwrap())
+    Command::new(std::env::current_exe().expect("a desk"))
         .args(["--exact", test, "--ignored", "--nocapture"])
-        .env("COFFERDAM_TEST_DESK", desk.home.parent().unwrap())
+        .env("COFFERDAM_TEST_DESK", desk.home.parent().expect("a desk"))
         .env("COFFERDAM_TEST_STAGE", stage)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
-        .unwrap()
+        .expect("a desk")
 }
 
 /// What the process that runs a test was told.
 pub(crate) fn told(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// What changed, in order of the names.
+pub(crate) fn changes(result: &TaskResult) -> Vec<(String, ChangeKind)> {
+    let mut all: Vec<_> = result
+        .modified_files
+        .iter()
+        .map(|file| (file.path.to_string(), file.change))
+        .collect();
+    all.sort_by(|left, right| left.0.cmp(&right.0));
+    all
 }
