@@ -379,7 +379,9 @@ fn to_save(
         let is_nothing = oid == record.measured_from() || *oid == snapshot.commit;
         // What stands at HEAD is an ancestor of, or is, what goes to the branch itself.
         let is_in = is_head || (*name == own && is_nothing);
-        if known || is_in || name == "refs/stash" {
+        // What was fetched can be fetched again; the stash is saved entry by entry.
+        let is_elsewhere = name.starts_with("refs/remotes/") || name == "refs/stash";
+        if known || is_in || is_elsewhere {
             continue;
         }
         save(name, name.trim_start_matches("refs/").to_owned(), oid);

@@ -161,7 +161,7 @@ fn b1_b4_other_branches_detached_commits_and_stashes_are_saved() {
          git switch -qc other main; echo other >other; git add other; git commit -qm other
          git checkout -q given; echo moved >moved; git add moved; git commit -qm moved
          git checkout -q --detach main; echo detached >detached; git add detached; git commit -qm detached
-         echo rest >rest",
+         git update-ref refs/remotes/origin/x HEAD; echo rest >rest",
     );
     let record = field.harvest(&worktree.record);
     let harvest = record.harvest.as_ref().unwrap();
