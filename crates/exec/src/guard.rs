@@ -1,8 +1,12 @@
 //! Watches for the host replacing a file over which a read-only mount lies.
 //!
 //! A mount on a single file vanishes with the file: when the host's own `git config` puts a new file
-//! in its place, the command could write it. So the directory above each such file is watched; a
-//! replacement ends the enclosure, which is then put up again with the new file under its mount.
+//! in its place, the command could write it. A replacement therefore ends the enclosure, which is
+//! then put up again with the new file under its mount.
+//!
+//! Which file it is gets compared before and after every command. The directories are watched only
+//! while a command runs for longer than a moment: giving a watch back costs ten milliseconds and
+//! more, as much as a whole short run.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,8 +27,8 @@ struct Watched {
 /// Watches the protected single files of one enclosure.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    inotify: OwnedFd,
     watched: Vec<Watched>,
+    inotify: OnceLock<Option<OwnedFd>>,
     tripped: OnceLock<BytePath>,
 }
 
@@ -41,49 +45,61 @@ impl Guard {
                     matches!(mount, Mount::Bind { source, .. } if *source == protection.path)
                 })
         };
-        let files: Vec<_> = protections.iter().filter(held).collect();
-        if files.is_empty() {
-            return Ok(None);
-        }
-        let failed = |path: &BytePath, error: rustix::io::Errno| {
-            Problem::new(ErrorCode::Io, format!("cannot watch {path}: {error}"))
-                .with_hint("raise fs.inotify.max_user_instances and max_user_watches")
-        };
-        let inotify = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
-            .map_err(|error| failed(&files[0].path, error))?;
-        let mut watched = Vec::with_capacity(files.len());
-        for protection in files {
-            let Some(parent) = protection.path.parent() else {
-                continue;
-            };
-            let flags = inotify::WatchFlags::MOVED_TO
-                | inotify::WatchFlags::MOVED_FROM
-                | inotify::WatchFlags::CREATE
-                | inotify::WatchFlags::DELETE
-                | inotify::WatchFlags::ONLYDIR;
-            inotify::add_watch(&inotify, parent.as_path(), flags)
-                .map_err(|error| failed(&parent, error))?;
-            watched.push(Watched {
-                path: protection.path.clone(),
-                inode: inode(&protection.path).map_err(|error| failed(&protection.path, error))?,
-            });
-        }
-        Ok(Some(Self {
-            inotify,
+        let watched: Vec<_> = protections
+            .iter()
+            .filter(held)
+            .map(|protection| {
+                let path = protection.path.clone();
+                inode(&path)
+                    .map(|inode| Watched { path, inode })
+                    .map_err(|error| {
+                        let path = &protection.path;
+                        Problem::new(ErrorCode::Io, format!("cannot look at {path}: {error}"))
+                    })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok((!watched.is_empty()).then(|| Self {
             watched,
+            inotify: OnceLock::new(),
             tripped: OnceLock::new(),
         }))
     }
 
-    /// Looks whether a file was replaced since; what it says stays so.
-    pub(crate) fn look(&self) -> Option<Problem> {
-        let mut buffer = [const { MaybeUninit::uninit() }; 4096];
-        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
-        let mut something = false;
-        while reader.next().is_ok() {
-            something = true;
+    /// Asks the kernel to tell of replacements from now on. Where it has no watches left, they are
+    /// found when the command has ended.
+    pub(crate) fn arm(&self) {
+        self.inotify.get_or_init(|| self.watch().ok());
+    }
+
+    fn watch(&self) -> rustix::io::Result<OwnedFd> {
+        let inotify =
+            inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+        let flags = inotify::WatchFlags::MOVED_TO
+            | inotify::WatchFlags::MOVED_FROM
+            | inotify::WatchFlags::CREATE
+            | inotify::WatchFlags::DELETE
+            | inotify::WatchFlags::ONLYDIR;
+        for file in &self.watched {
+            if let Some(parent) = file.path.parent() {
+                inotify::add_watch(&inotify, parent.as_path(), flags)?;
+            }
         }
-        if something && self.tripped.get().is_none() {
+        Ok(inotify)
+    }
+
+    /// Lends what becomes readable at a replacement, once it is armed.
+    pub(crate) fn wake(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.get()?.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Looks whether a file was replaced; what it says stays so.
+    pub(crate) fn look(&self) -> Option<Problem> {
+        if let Some(inotify) = self.wake() {
+            let mut buffer = [const { MaybeUninit::uninit() }; 4096];
+            let mut reader = inotify::Reader::new(inotify, &mut buffer);
+            while reader.next().is_ok() {}
+        }
+        if self.tripped.get().is_none() {
             let replaced = self
                 .watched
                 .iter()
@@ -103,12 +119,6 @@ impl Guard {
 
     pub(crate) fn is_tripped(&self) -> bool {
         self.tripped.get().is_some()
-    }
-}
-
-impl AsFd for Guard {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inotify.as_fd()
     }
 }
 
@@ -145,9 +155,16 @@ mod tests {
             .expect("a file");
         std::fs::write(directory.path().join("other"), "b").expect("written");
         assert_eq!(guard.look(), None);
+        guard.arm();
         let new = directory.path().join("config.lock");
         std::fs::write(&new, "c").expect("written");
         std::fs::rename(&new, &config).expect("renamed");
+        let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+            guard.wake().expect("armed"),
+            rustix::event::PollFlags::IN,
+        )];
+        let ready = rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default()));
+        assert_eq!(ready, Ok(1));
         assert_eq!(
             guard.look().map(|problem| problem.code),
             Some(ErrorCode::EnclosureLost)

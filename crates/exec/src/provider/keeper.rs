@@ -26,6 +26,9 @@ const LEAVE: Duration = Duration::from_millis(1_000);
 /// Supervisors that wait for the next command, at most.
 const IDLE_SUPERVISORS: usize = 64;
 const SIGKILL: i32 = 9;
+/// How long descendants may go on after the command before they are ended: what `cmd > >(tee log)`
+/// starts writes its last lines then. Costs nothing where nothing is left.
+const LINGER_MILLISECONDS: u32 = 30;
 
 /// A place reached through a keeper.
 #[derive(Debug)]
@@ -146,7 +149,7 @@ impl Backend for KeeperBackend {
             umask: None,
             extra_paths: Vec::new(),
             announce: false,
-            linger_milliseconds: 0,
+            linger_milliseconds: LINGER_MILLISECONDS,
             sweep_milliseconds: limits::SWEEP_MILLISECONDS as u32,
         };
         let refused = |error: ClientError| shared.lost(&error);

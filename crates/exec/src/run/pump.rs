@@ -165,8 +165,8 @@ impl Pump<'_, '_, '_> {
         if let Some(wake) = self.control.wake() {
             watch(Token::Control, wake, PollFlags::IN);
         }
-        if let Some(guard) = self.guard {
-            watch(Token::Guard, guard.as_fd(), PollFlags::IN);
+        if let Some(wake) = self.guard.and_then(Guard::wake) {
+            watch(Token::Guard, wake, PollFlags::IN);
         }
         let timeout = self.timeout(progress).map(|left| Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -348,6 +348,13 @@ impl Pump<'_, '_, '_> {
         if !progress.announced && now >= progress.started + STARTED_AFTER {
             progress.announced = true;
             (self.announce)();
+            if let Some(guard) = self.guard {
+                guard.arm();
+                if let Some(problem) = guard.look() {
+                    self.lose(command, progress, problem);
+                    return;
+                }
+            }
         }
         if progress.stop.is_none() {
             let over = |limit: Option<Duration>, since: Duration| {
