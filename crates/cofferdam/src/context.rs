@@ -112,6 +112,18 @@ impl Context {
         Ok(runtime)
     }
 
+    /// Opens the same for what concerns tasks, and settles those whose process died.
+    pub(crate) fn task_runtime(&self) -> Result<Runtime, Problem> {
+        let runtime = self.runtime()?;
+        for task in runtime.reconcile()? {
+            self.output.note(&format!(
+                "task {} was interrupted, its process died: {}",
+                task.number, task.place
+            ));
+        }
+        Ok(runtime)
+    }
+
     /// Opens the journal for somebody who only looks; one that nobody has written is empty, and
     /// stays unmade.
     pub(crate) fn journal(&self) -> Result<Arc<dyn Journal>, Problem> {

@@ -23,7 +23,7 @@ pub(crate) fn task(context: &Context, command: TaskCommand) -> Ending {
     match command {
         TaskCommand::Run(arguments) => return run(context, *arguments),
         TaskCommand::List { limit } => {
-            let mut list = context.runtime()?.tasks()?;
+            let mut list = context.task_runtime()?.tasks()?;
             let hidden = list.len().saturating_sub(limit);
             list.drain(..hidden);
             context
@@ -33,7 +33,7 @@ pub(crate) fn task(context: &Context, command: TaskCommand) -> Ending {
                 })?;
         }
         TaskCommand::Show(reference) => {
-            let overview = context.runtime()?.task(&reference.task)?;
+            let overview = context.task_runtime()?.task(&reference.task)?;
             match &overview.result {
                 Some(result) => context.output.result(result, render::result)?,
                 None => context.output.result(&overview, tasks::running)?,
@@ -45,7 +45,7 @@ pub(crate) fn task(context: &Context, command: TaskCommand) -> Ending {
             } else {
                 DiffForm::Patch
             };
-            let diff = context.runtime()?.diff(&task.task, form)?;
+            let diff = context.task_runtime()?.diff(&task.task, form)?;
             if context.output.is_json() || stat {
                 let mut value = serde_json::to_value(&diff)?;
                 if !stat {
@@ -66,15 +66,15 @@ pub(crate) fn task(context: &Context, command: TaskCommand) -> Ending {
                 into,
                 allow_protected,
             };
-            let merge = context.runtime()?.merge(&task.task, &options)?;
+            let merge = context.task_runtime()?.merge(&task.task, &options)?;
             return merged(context, &merge);
         }
         TaskCommand::Drop(reference) => {
-            let dropped = context.runtime()?.drop_task(&reference.task)?;
+            let dropped = context.task_runtime()?.drop_task(&reference.task)?;
             context.output.result(&dropped, tasks::dropped)?;
         }
         TaskCommand::Undo(reference) => {
-            let undone = context.runtime()?.undo(&reference.task)?;
+            let undone = context.task_runtime()?.undo(&reference.task)?;
             context.output.result(&undone, tasks::undone)?;
         }
     }
@@ -139,7 +139,7 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
         idle_timeout: arguments.limits.idle_timeout,
         verify_timeout: arguments.verify_timeout,
     };
-    let runtime = context.runtime()?;
+    let runtime = context.task_runtime()?;
     let control = Control::new();
     let mut caller = Caller::begin(wish, control.clone(), request.timeout)?;
     let output = context.output;
