@@ -181,6 +181,7 @@ pub fn secret_values(surroundings: &Surroundings) -> Vec<(String, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cofferdam_core::facts::PathKind;
     use cofferdam_core::policy::{Layer, LayerDocument, PolicyDocument, merge};
     use cofferdam_core::spec::ProtectedState;
 
@@ -295,12 +296,11 @@ mod tests {
             .iter()
             .map(|one| (one.written.to_string(), one.kind))
             .collect();
-        use cofferdam_core::facts::PathKind::{Absent, Directory, File};
         let expected = [
-            ("~/.cargo", Directory),
-            ("/none", Absent),
-            ("sub", Directory),
-            ("*.pem", File),
+            ("~/.cargo", PathKind::Directory),
+            ("/none", PathKind::Absent),
+            ("sub", PathKind::Directory),
+            ("*.pem", PathKind::File),
         ];
         assert_eq!(
             found,
