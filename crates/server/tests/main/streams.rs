@@ -164,6 +164,7 @@ fn c11_a_reader_that_does_not_read_is_cut_off_and_costs_nothing() {
         let mut last = None;
         while let Some(frame) = frames.named() {
             assert_ne!(frame.data["pos"], 2_500, "everything was buffered");
+            assert_ne!(frame.event, "lagged", "the connection was not cut");
             last = frame.id.or(last);
         }
         let last = last.expect("it got something");
