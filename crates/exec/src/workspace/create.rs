@@ -352,7 +352,7 @@ impl Creation<'_> {
             .join(&record.worker);
         make_exclusively(&directory).map_err(|error| directory_taken(error, record))?;
         made.records.push(directory.clone());
-        let Some(lease) = Lease::take(&directory)? else {
+        let Some(lease) = Lease::take_soon(&directory)? else {
             return Err(WorkspaceError::Live {
                 worker: record.worker.clone(),
             });

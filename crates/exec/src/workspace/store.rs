@@ -20,6 +20,18 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// Takes the lease of a record that was just made: whoever looks for orphans at this very moment
+    /// holds it for an instant.
+    pub(super) fn take_soon(record_directory: &Path) -> Result<Option<Self>, WorkspaceError> {
+        for _ in 0..100 {
+            if let Some(lease) = Self::take(record_directory)? {
+                return Ok(Some(lease));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Self::take(record_directory)
+    }
+
     /// Takes the lease of a record; `None` when somebody else has it.
     pub(super) fn take(record_directory: &Path) -> Result<Option<Self>, WorkspaceError> {
         let path = record_directory.join("lease");

@@ -68,7 +68,11 @@ impl Workspaces {
             for directory in list(&run)? {
                 let tree = repository.join(relative(&directory));
                 known.push(tree.clone());
-                let lease = Lease::take(&directory)?;
+                let lease = match Lease::take(&directory) {
+                    // Another process has just taken it away.
+                    Err(_) if !directory.exists() => continue,
+                    other => other?,
+                };
                 if lease.is_none() {
                     continue;
                 }

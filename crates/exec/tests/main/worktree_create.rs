@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use cofferdam_core::error::ErrorCode;
-use cofferdam_core::task::Carry;
+use cofferdam_core::task::{Carry, CleanupStatus};
 use cofferdam_exec::workspace::{OrphanKind, Placement, WorkspaceError, WorkspaceStep};
 
 use crate::worktree::{Field, git, paths, shell};
@@ -107,6 +107,28 @@ fn a1_sixty_parallel_requests_on_one_repository_all_succeed() {
             .count(),
         60
     );
+}
+
+#[test]
+fn looking_for_orphans_beside_tasks_that_begin_and_end_disturbs_nobody() {
+    let field = Field::new();
+    let workspaces = field.workspaces();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looker = scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                workspaces.orphans().unwrap();
+            }
+        });
+        for number in 0..20 {
+            let worktree = field.create(&format!("w{number}"));
+            let record = field.harvest(&worktree.record);
+            let receipt = workspaces.remove(&record, Some(worktree.lease)).unwrap();
+            assert_eq!(receipt.status(), CleanupStatus::Removed);
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        looker.join().unwrap();
+    });
 }
 
 #[test]
