@@ -35,12 +35,15 @@ pub struct ServerOptions {
     pub ambient: Arc<dyn Ambient>,
     /// Time without an event after which a stream says that it lives.
     pub heartbeat: Duration,
-    /// Time without reading after which a reader is sent away; twice that, and it is cut off.
+    /// Time after which the stream of a reader that does not keep up is ended, with a last word.
     pub stall: Duration,
+    /// Time without reading after which a connection is cut; longer than `stall`.
+    pub cut: Duration,
 }
 
 impl ServerOptions {
-    /// Takes the usual times: a heartbeat each 15 s, 10 s for a slow reader.
+    /// Takes the usual times: a heartbeat each 15 s, 10 s for a slow reader, 20 s for one that
+    /// does not read at all.
     pub fn new(
         listen: SocketAddr,
         data: DataDir,
@@ -55,6 +58,7 @@ impl ServerOptions {
             ambient,
             heartbeat: Duration::from_secs(15),
             stall: Duration::from_secs(10),
+            cut: Duration::from_secs(20),
         }
     }
 }
@@ -66,7 +70,7 @@ pub struct Server {
     app: Arc<App>,
     token_path: PathBuf,
     stop: watch::Sender<bool>,
-    stall: Duration,
+    cut: Duration,
     _lock: File,
 }
 
@@ -124,7 +128,7 @@ impl Server {
             app,
             token_path,
             stop,
-            stall: options.stall,
+            cut: options.cut,
             _lock: lock,
         })
     }
@@ -172,16 +176,16 @@ impl Server {
         let listener = tokio::net::TcpListener::from_std(self.listener).map_err(failed)?;
         let listener = GuardedListener {
             listener,
-            stall: self.stall * 2,
+            stall: self.cut,
         };
         let mut stop = self.stop.subscribe();
-        let mut cut = self.stop.subscribe();
+        let mut last_words = self.stop.subscribe();
         let stopped = async move {
             // An error says that nobody can stop it any more; it cannot be, the sender is here.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         let too_late = async move {
-            let _ = cut.wait_for(|stop| *stop).await;
+            let _ = last_words.wait_for(|stop| *stop).await;
             tokio::time::sleep(LAST_WORDS).await;
         };
         let serve =

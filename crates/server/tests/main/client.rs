@@ -52,13 +52,13 @@ pub(crate) fn options(directory: &TempDir) -> (ServerOptions, Arc<SqliteJournal>
 
 impl Running {
     pub(crate) fn start() -> Self {
-        Self::start_with(Duration::from_millis(300))
+        Self::start_with(Duration::from_millis(600))
     }
 
-    pub(crate) fn start_with(stall: Duration) -> Self {
+    pub(crate) fn start_with(cut: Duration) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (mut options, journal) = options(&directory);
-        options.stall = stall;
+        options.cut = cut;
         let server = Server::bind(options).expect("bound");
         let token = std::fs::read_to_string(server.token_path()).expect("a token");
         Self {
