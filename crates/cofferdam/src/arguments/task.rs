@@ -155,7 +155,7 @@ choices! {
     IsolationChoice of IsolationMode {
         /// In the workspace itself
         None,
-        /// Own context and scratch, in the workspace
+        /// Own context and scratch; the workspace is only read
         Session,
         /// A working tree and a branch of its own
         Worktree,

@@ -39,7 +39,7 @@ pub(crate) fn demo(context: &Context, arguments: &DemoArguments) -> Ending {
         };
         context.output.text(&format!(
             "{} in {} ({removed}): a repository whose sum is wrong,\n\
-             and three tasks side by side, each in a working tree and on a branch of its own.\n",
+             and three tasks side by side, each in a working tree and on a branch of its own.\n\n",
             paint(STRONG, "Cofferdam at work"),
             paint(PLACE, path.display()),
         ))?;

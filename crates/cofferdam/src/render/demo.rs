@@ -52,3 +52,39 @@ pub(crate) fn told(told: &Told) -> String {
     let _ = write!(text, "\n{line}\n");
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::Attempt;
+    use crate::render::fixtures::task;
+    use crate::render::plain;
+
+    #[test]
+    fn what_got_out_is_not_said_to_be_well() {
+        let attempt = |what, stopped| Attempt {
+            what,
+            stopped,
+            seen: "nothing is there",
+        };
+        let shown = Told {
+            tasks: vec![task()],
+            attempts: vec![
+                attempt("read a secret", true),
+                attempt("write outside", false),
+            ],
+            came_out_right: false,
+        };
+        insta::assert_snapshot!(plain(&told(&shown)), @r"
+        TASK            STATUS     VERIFIER  CHANGES  WALLS
+        fix the parser  completed  passed    2 files  bwrap, network none
+
+        What the second task tried, seen from outside
+        RESULT   ATTEMPT        SEEN
+        stopped  read a secret  nothing is there
+        got out  write outside
+
+        This is not as it should be.
+        ");
+    }
+}

@@ -20,10 +20,21 @@ const fn what(provider: ProviderKind) -> &'static str {
     }
 }
 
-/// Renders the table, and below it the remedies.
+/// Renders the table, what the kernel has, and the remedies.
 pub(crate) fn doctor(facts: &HostFacts) -> String {
+    format!(
+        "{}\nkernel {}, Landlock ABI {}, overlays in a user namespace: {}\n{}",
+        table(&facts.providers),
+        facts.kernel,
+        facts.landlock_abi,
+        if facts.overlay { "yes" } else { "no" },
+        remedies(&facts.providers)
+    )
+}
+
+fn table(providers: &[ProviderFacts]) -> String {
     let mut table = Table::new(&["PROVIDER", "STATE", "WALLS", "PROGRAM"]);
-    for provider in &facts.providers {
+    for provider in providers {
         table.row([
             paint(STRONG, provider.provider),
             state(provider),
@@ -31,15 +42,12 @@ pub(crate) fn doctor(facts: &HostFacts) -> String {
             program(provider),
         ]);
     }
-    let mut text = table.render();
-    let _ = write!(
-        text,
-        "\nkernel {}, Landlock ABI {}, overlays in a user namespace: {}\n",
-        facts.kernel,
-        facts.landlock_abi,
-        if facts.overlay { "yes" } else { "no" }
-    );
-    for provider in &facts.providers {
+    table.render()
+}
+
+fn remedies(providers: &[ProviderFacts]) -> String {
+    let mut text = String::new();
+    for provider in providers {
         let Some(problem) = &provider.problem else {
             continue;
         };
@@ -71,5 +79,42 @@ fn program(provider: &ProviderFacts) -> String {
         (Some(path), Some(version)) => format!("{} ({version})", paint(PLACE, path)),
         (Some(path), None) => paint(PLACE, path),
         (None, _) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_core::error::{ErrorCode, Problem};
+
+    use super::*;
+    use crate::render::plain;
+
+    #[test]
+    fn each_provider_says_what_is_wrong_and_what_helps() {
+        let provider = |provider, problem| ProviderFacts {
+            provider,
+            problem,
+            program: None,
+            version: None,
+        };
+        let missing = Problem::new(ErrorCode::BwrapMissing, "bubblewrap is not installed")
+            .with_hint("apt-get install bubblewrap");
+        let providers = [
+            ProviderFacts {
+                program: Some("/usr/bin/bwrap".into()),
+                version: Some("0.8.0".to_owned()),
+                ..provider(ProviderKind::Bwrap, Some(missing))
+            },
+            provider(ProviderKind::Direct, None),
+        ];
+        let text = format!("{}{}", table(&providers), remedies(&providers));
+        insta::assert_snapshot!(plain(&text), @r"
+        PROVIDER  STATE          WALLS                                  PROGRAM
+        bwrap     bwrap_missing  namespaces, mounts, Landlock, seccomp  /usr/bin/bwrap (0.8.0)
+        direct    works          no walls
+
+        bwrap bwrap_missing: bubblewrap is not installed
+          apt-get install bubblewrap
+        ");
     }
 }

@@ -117,35 +117,16 @@ fn number(data: &Value, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_core::id::EventId;
-    use jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
-    use crate::render::plain;
+    use crate::render::{fixtures, plain};
 
     fn event(pos: u64, kind: &str, severity: Severity, data: Value) -> Event {
         Event {
-            v: 1,
-            id: EventId::new(1, [0; 10]),
             pos,
-            epoch: "e".to_owned(),
-            seq: 0,
-            time: Timestamp::UNIX_EPOCH,
-            kind: kind.to_owned(),
-            conversation: None,
-            thread: None,
-            agent: None,
-            root_agent: None,
-            task: None,
-            parent_task: None,
-            op: None,
-            causation: None,
             severity,
-            data,
-            redactions: 0,
-            prev_hash: String::new(),
-            hash: String::new(),
+            ..fixtures::event(&json!({}), kind, data)
         }
     }
 

@@ -240,3 +240,105 @@ fn command(command: &CommandSpec) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_core::policy::{EffectivePolicy, Proposal, Sourced};
+    use cofferdam_core::spec::Network;
+    use serde_json::json;
+
+    use super::*;
+    use crate::render::plain;
+
+    #[test]
+    fn values_rules_place_and_command_stand_in_this_order() {
+        let mut policy = EffectivePolicy::built_in();
+        policy.network = Sourced::new(Network::Full, Layer::CommandLine);
+        policy.proposals = vec![Proposal {
+            field: "network".to_owned(),
+            value: "\"full\"".to_owned(),
+            reason: "a project file may only narrow".to_owned(),
+        }];
+        let launch = serde_json::from_value(json!({
+            "enclosure": {
+                "provider": "bwrap", "workspace": "/w", "workspace_source": "/w",
+                "identity": {"uid": 1000, "gid": 1000, "groups": []},
+                "scratch": "/data/scratch/encl_1",
+                "mounts": [
+                    {"kind": "bind", "source": "/usr", "target": "/usr", "access": "read", "optional": false},
+                    {"kind": "bind", "source": "/tree", "target": "/w", "access": "write", "optional": false},
+                    {"kind": "mask", "target": "/etc/shadow", "directory": false},
+                ],
+                "caches": [], "network": "full",
+                "landlock": {"paths": [], "deny_tcp": false, "scope_signals": true, "scope_abstract_sockets": true},
+                "seccomp": {"enabled": true, "sockets": "host", "nested_sandbox": false, "ptrace": false},
+                "protections": [
+                    {"path": "/w/.git/hooks", "state": "absent", "enforce": "undo", "rule": "git hooks"},
+                ],
+                "environment": [{"name": "LANG", "value": "C.UTF-8"}],
+                "limits": {},
+                "enforced_by": ["mount_namespace", "seccomp", "snapshot_undo"],
+                "gaps": [{"what": "stat_outside", "why": "names can be seen"}],
+            },
+            "command": {
+                "argv": ["make", "-s"], "cwd": "/w", "environment": [], "streams": "pipes",
+                "timeout_ms": 60000, "idle_timeout_ms": null, "limits": {},
+            },
+        }));
+        let launch = launch.expect("a plan");
+        let text = explanation(&Explanation::new(&policy, launch), true);
+        let text: Vec<_> = plain(&text)
+            .lines()
+            .filter(|line| !line.starts_with("hash"))
+            .map(str::to_owned)
+            .collect();
+        insta::assert_snapshot!(text.join("\n"), @r#"
+        Values
+        FIELD                 VALUE           FROM
+        provider              "auto"          built in
+        fallback              []              built in
+        network               "full"          command line
+        workspace             "write"         built in
+        env.inherit           "listed"        built in
+        caches                "private"       built in
+        allow.nested_sandbox  false           built in
+        allow.ptrace          false           built in
+        allow.signal_peers    false           built in
+        setup                 []              built in
+        permission            "unrestricted"  built in
+
+        The project file asks for more, and does not get it
+        network = "full"  a project file may only narrow
+
+        Rules
+        RULE                                  ON             HOW   HELD BY
+        network full                                               nothing
+        reading by allow-list                                      mount namespace
+        writing by allow-list                                      mount namespace
+        processes of others are out of reach                       nothing
+        no rights are gained                                       nothing
+        dangerous system calls are refused                         seccomp
+        git hooks                             /w/.git/hooks  undo  snapshot and undo
+
+        Not enforced by this provider
+        stat_outside  names can be seen
+
+        Place
+        provider     bwrap
+        network      full
+        workspace    /w
+        acts as      uid 1000, gid 1000
+        reads        /usr
+        writes       /w from /tree
+        hides        /etc/shadow
+        absent       1 name that must not appear
+        environment  LANG=C.UTF-8
+        held by      mount namespace, seccomp, snapshot and undo
+
+        Command
+        make -s
+        in /w
+        no longer than 1 min 0 s
+        "#);
+    }
+}

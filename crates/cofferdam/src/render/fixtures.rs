@@ -1,5 +1,6 @@
 //! Results to be rendered in tests.
 
+use cofferdam_core::event::Event;
 use cofferdam_core::id::{CommandId, ConversationId, TaskId};
 use cofferdam_core::outcome::{
     CommandOutcome, EndedBy, Isolation, IsolationLevel, OutputReference, Status, StreamEncoding,
@@ -130,4 +131,16 @@ pub(crate) fn task() -> TaskResult {
             "cofferdam task merge 3".to_owned(),
         ],
     }
+}
+
+/// Makes an event about a subject, as an object of ids.
+pub(crate) fn event(subject: &serde_json::Value, kind: &str, data: serde_json::Value) -> Event {
+    let mut whole = serde_json::json!({
+        "v": 1, "id": "evt_1", "pos": 1, "epoch": "e", "seq": 0, "time": "2026-01-01T00:00:00Z",
+        "type": kind, "severity": "info", "data": data, "redactions": 0, "prev_hash": "", "hash": "",
+    });
+    if let (Some(whole), Some(subject)) = (whole.as_object_mut(), subject.as_object()) {
+        whole.extend(subject.clone());
+    }
+    serde_json::from_value(whole).expect("an event")
 }
