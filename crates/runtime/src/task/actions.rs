@@ -6,7 +6,7 @@ use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::outcome::IsolationLevel;
 use cofferdam_core::plan::TOP_LEVEL_NAMES;
 use cofferdam_core::spec::Network;
-use cofferdam_core::task::{DiffSummary, Merge, MergeStatus, ModifiedFile, TaskResult};
+use cofferdam_core::task::{DiffSummary, Merge, MergeStatus, ModifiedFile};
 use cofferdam_exec::workspace::{
     MergeRequest, TreeState, WorkspaceError, Workspaces, WorktreeRecord,
 };
@@ -126,20 +126,22 @@ impl Begun<'_> {
 impl Runtime {
     /// Lists every task, oldest first.
     pub fn tasks(&self) -> Result<Vec<TaskOverview>, Problem> {
-        let ledger = Ledger::read(self.journal().as_ref(), false)?;
+        let ledger = Ledger::read(self.journal().as_ref(), true)?;
         Ok(ledger.entries().iter().map(Entry::overview).collect())
     }
 
     /// Finds a task by its number, its id, or the beginning of it.
     pub fn task(&self, name: &str) -> Result<TaskOverview, Problem> {
-        let ledger = Ledger::read(self.journal().as_ref(), false)?;
-        ledger.find(name).map(Entry::overview)
+        self.entry(name).map(|entry| entry.overview())
     }
 
     /// Shows what a task changed, from where it began.
     pub fn diff(&self, name: &str, form: DiffForm) -> Result<TaskDiff, Problem> {
         let entry = self.entry(name)?;
-        let result = ended(&entry)?;
+        ended(&entry)?;
+        let Some(result) = entry.result_now() else {
+            return Err(unknown_end(&entry));
+        };
         let mut diff = TaskDiff {
             number: entry.number,
             files: result.modified_files.clone(),
@@ -483,16 +485,22 @@ impl Runtime {
     }
 }
 
-/// Gives the result of a task that has ended.
-fn ended(entry: &Entry) -> Result<&TaskResult, Problem> {
-    entry.result.as_ref().ok_or_else(|| {
-        wrong_state(
-            format!(
-                "task {} has not ended, it is {}",
-                entry.number,
-                entry.state.as_str()
-            ),
-            "wait for it, or stop it where it runs",
-        )
-    })
+/// Refuses a task that has not ended.
+fn ended(entry: &Entry) -> Result<(), Problem> {
+    if entry.result.is_some() {
+        Ok(())
+    } else {
+        Err(unknown_end(entry))
+    }
+}
+
+fn unknown_end(entry: &Entry) -> Problem {
+    wrong_state(
+        format!(
+            "task {} has not ended, it is {}",
+            entry.number,
+            entry.state.as_str()
+        ),
+        "wait for it, or stop it where it runs",
+    )
 }

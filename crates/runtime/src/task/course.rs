@@ -199,3 +199,65 @@ impl<'a> Course<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cofferdam_core::ambient::FixedAmbient;
+    use cofferdam_core::error::ErrorCode;
+    use cofferdam_core::outcome::{DenialSource, IsolationLevel};
+    use cofferdam_core::spec::Network;
+    use cofferdam_exec::host::Surroundings;
+
+    use super::*;
+    use crate::options::RuntimeOptions;
+    use crate::refusal;
+
+    #[test]
+    fn the_third_identical_denial_of_a_task_will_not_change() {
+        let top = tempfile::tempdir().unwrap();
+        let data = top.path().join("data");
+        let surroundings = Surroundings::new([("COFFERDAM_DATA_DIR", &data)], top.path());
+        let options = RuntimeOptions::new(surroundings, Arc::new(FixedAmbient::default()));
+        let runtime = Runtime::open(options).unwrap();
+        let mut quiet = |_| {};
+        let mut course = Course::new(&runtime, FrontDoor::Embedded, Control::new(), &mut quiet);
+        let level = IsolationLevel {
+            provider: None,
+            network: Network::None,
+        };
+        let problem = Problem::new(ErrorCode::Denied, "no");
+        let denial = |subject: &str| Denial {
+            source: DenialSource::Mount,
+            rule: "git hooks".to_owned(),
+            subject: subject.to_owned(),
+            instead: "leave it".to_owned(),
+            askable: false,
+            will_not_change: false,
+        };
+        let mut certain = Vec::new();
+        for number in 0..4 {
+            let id = runtime.command_id();
+            let isolation = refusal::no_walls(level, 0);
+            let mut outcome = refusal::outcome(id, isolation, problem.clone(), 0);
+            let other = format!("other{number}");
+            outcome.denials = vec![denial("hook"), denial(&other)];
+            course.keep_command("command", "c", &mut outcome);
+            certain.push((
+                outcome.denials[0].will_not_change,
+                outcome.denials[1].will_not_change,
+            ));
+        }
+        let expected = [(false, false), (false, false), (true, false), (true, false)];
+        assert_eq!(certain, expected);
+        let of = |text: &str| {
+            course
+                .evidence
+                .iter()
+                .filter(|one| one.kind == "denial" && one.summary.contains(text))
+                .count()
+        };
+        assert_eq!((of("hook ("), of("3 times"), of("other")), (2, 1, 4));
+    }
+}

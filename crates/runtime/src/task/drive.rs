@@ -4,6 +4,7 @@
 //! settled`. What the task did is brought in before it is verified: the checks run on exactly that,
 //! and what they change themselves is nobody's work.
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::operation::RunCommand;
@@ -169,8 +170,22 @@ fn work(
         idle_timeout: asked.idle_timeout,
         ..RunCommand::new(asked.command.clone())
     };
-    // What cannot be run is refused before set-up has its effect.
-    plan_in(resolved, &spec, &main, course.door, &io)?;
+    let root = prepared.directory(&spec, Some(&resolved.facts.workspace.root));
+    let mut steps: Vec<(&str, &BytePath)> = Vec::new();
+    if matches!(prepared.place, Place::Tree(_)) {
+        let of_policy = &resolved.policy.setup.value;
+        steps.extend(of_policy.iter().map(|step| (step.as_str(), &root)));
+    }
+    steps.extend(asked.setup.iter().map(|step| (step.as_str(), &cwd)));
+    // What cannot be run is refused before set-up has its effect; set-up may make the directory.
+    match plan_in(resolved, &spec, &main, course.door, &io) {
+        Err(problem) if problem.code == ErrorCode::CwdMissing && !steps.is_empty() => {
+            for step in &mut steps {
+                step.1 = &root;
+            }
+        }
+        planned => drop(planned?),
+    }
     let who = course.who.clone();
     let opening = Opening {
         who: &who,
@@ -202,20 +217,15 @@ fn work(
         TaskState::Setup,
         json!({"effective": draft.isolation.effective}),
     );
-    let mut steps: Vec<&String> = Vec::new();
-    if matches!(prepared.place, Place::Tree(_)) {
-        steps.extend(&resolved.policy.setup.value);
-    }
-    steps.extend(&asked.setup);
     let of = steps.len();
-    for (index, step) in steps.into_iter().enumerate() {
+    for (index, (step, directory)) in steps.into_iter().enumerate() {
         course.tell(TaskProgress::Setup {
             step: index + 1,
             of,
-            command: step.clone(),
+            command: step.to_owned(),
         });
         draft.touched = true;
-        set_up(course, resolved, &enclosure, step, &cwd)?;
+        set_up(course, resolved, &enclosure, step, directory)?;
     }
     course.enter(TaskState::Running);
     course.tell(TaskProgress::Running {
@@ -246,7 +256,7 @@ fn set_up(
     resolved: &Resolved,
     enclosure: &Enclosure,
     step: &str,
-    cwd: &cofferdam_core::bytes::BytePath,
+    cwd: &BytePath,
 ) -> Result<(), Problem> {
     let request = RunCommand {
         cwd: Some(cwd.clone()),

@@ -213,6 +213,18 @@ impl Entry {
     /// The result with what became of the task since.
     pub(crate) fn result_now(&self) -> Option<TaskResult> {
         let mut result = self.result.clone()?;
+        let later = self.record.as_ref().and_then(|one| one.harvest.as_ref());
+        if let Some(harvest) = later
+            && result.isolation.branch.is_none()
+        {
+            // It was brought in after its end.
+            result.isolation.branch.clone_from(&harvest.branch);
+            result.modified_files.clone_from(&harvest.modified_files);
+            result.git_diff_summary.clone_from(&harvest.summary);
+            if harvest.branch.is_some() {
+                result.merge.status = MergeStatus::NotRequested;
+            }
+        }
         if let Some(merge) = self.merge_now() {
             result.merge = merge;
         }

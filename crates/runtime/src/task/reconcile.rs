@@ -161,7 +161,13 @@ impl Runtime {
             task: None,
             ..entry.subject.clone()
         };
+        let said = json!({
+            "from": entry.subject.agent,
+            "to": entry.subject.root_agent,
+            "text": result.summary,
+        });
         self.scribe.record(vec![
+            Line::new(event_type::MESSAGE_SENT, &entry.subject, said),
             Line::new(event_type::TASK_ENDED, &entry.subject, to_value(&result)?)
                 .severity(Severity::Error),
             ended(event_type::AGENT_ENDED),

@@ -124,6 +124,8 @@ fn a17_c92_whatever_dies_is_found_settled_and_can_be_dropped() {
                     "{stage}"
                 );
                 runtime.undo("1").unwrap();
+                let back = runtime.task("1").unwrap();
+                assert_eq!((back.files, back.branch.is_some()), (1, true), "{stage}");
                 assert!(
                     !runtime.diff("1", DiffForm::Patch).unwrap().patch.is_empty(),
                     "{stage}"

@@ -400,7 +400,16 @@ fn a_command_starts_where_the_caller_stands() {
         expected,
         "{result:#?}"
     );
-    // It is in the checkout, and not in a fresh tree.
+    // It is in the checkout, and not in a fresh tree, unless set-up makes it.
+    let mut made = with("sub/made");
+    made.setup = vec!["pwd; mkdir sub/made".to_owned()];
+    let result = task(&runtime, made);
+    let below = format!("{}/sub/made\n", desk.repo.display());
+    assert_eq!(
+        result.task_result.as_ref().map(|one| &one.stdout),
+        Some(&below),
+        "{result:#?}"
+    );
     let result = task(&runtime, with("sub/made"));
     assert_eq!(result.error.unwrap().code, ErrorCode::CwdMissing);
 }
