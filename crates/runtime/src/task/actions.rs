@@ -3,20 +3,14 @@
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
-use cofferdam_core::outcome::IsolationLevel;
 use cofferdam_core::plan::TOP_LEVEL_NAMES;
-use cofferdam_core::spec::Network;
 use cofferdam_core::task::{DiffSummary, Merge, MergeStatus, ModifiedFile};
-use cofferdam_exec::workspace::{
-    MergeRequest, TreeState, WorkspaceError, Workspaces, WorktreeRecord,
-};
+use cofferdam_exec::workspace::{MergeRequest, TreeState, WorkspaceError};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::ledger::{Act, Entry, Ledger};
 use super::overview::TaskOverview;
-use super::place::{self, Place, Prepared, Tree, Walls};
-use crate::host::PolicyRequest;
 use crate::runtime::Runtime;
 use crate::scribe::{Line, to_value};
 
@@ -437,51 +431,6 @@ impl Runtime {
             action,
             id,
         })
-    }
-
-    /// Opens the trees to which a record belongs, and looks at the host around its repository.
-    pub(crate) fn workspaces_of(
-        &self,
-        record: &WorktreeRecord,
-    ) -> Result<(Workspaces, PolicyRequest), Problem> {
-        let policy = PolicyRequest {
-            workspace: Some(record.top.as_path().to_owned()),
-            ..PolicyRequest::default()
-        };
-        let resolved = self.look(&policy, Network::None, None)?;
-        Ok((self.workspaces(&resolved.facts)?, policy))
-    }
-
-    /// Brings in what a task did that nobody brought in, inside walls made anew.
-    pub(crate) fn salvage(
-        &self,
-        entry: &Entry,
-        record: WorktreeRecord,
-        policy: PolicyRequest,
-    ) -> Result<WorktreeRecord, Problem> {
-        let path = record.tree.as_path().to_owned();
-        let resolved = self.look(&policy, Network::None, Some(&path))?;
-        let requested: IsolationLevel = crate::refusal::requested(&resolved.policy);
-        let workspaces = self.workspaces(&resolved.facts)?;
-        let prepared = Prepared {
-            resolved,
-            place: Place::Tree(Box::new(Tree {
-                workspaces,
-                record,
-                lease: None,
-                reused: false,
-            })),
-        };
-        let spec = prepared.spec(self, true)?;
-        let enclosure = self.plane.enclose(spec, requested, &entry.subject)?;
-        let Place::Tree(tree) = prepared.place else {
-            return Err(Problem::new(ErrorCode::Internal, "a tree is no tree"));
-        };
-        let harvested = tree.workspaces.harvest(&tree.record, &Walls(&enclosure))?;
-        enclosure.close();
-        self.scribe
-            .say(place::record_line(&entry.subject, "harvested", &harvested)?)?;
-        Ok(harvested)
     }
 }
 

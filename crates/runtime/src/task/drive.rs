@@ -234,8 +234,11 @@ fn work(
     if course.control.is_cancelled() {
         return Err(crate::run::cancelled());
     }
-    draft.touched = true;
+    let touched = std::mem::replace(&mut draft.touched, true);
     let mut outcome = course.run_in(resolved, &enclosure, &main, io)?;
+    if never_ran(&outcome) {
+        draft.touched = touched;
+    }
     course.keep_command("command", &asked.command.summary(), &mut outcome);
     draft.status = outcome.status;
     if !matches!(outcome.status, Status::Completed | Status::Failed)
@@ -249,6 +252,16 @@ fn work(
     }
     enclosure.close();
     Ok(())
+}
+
+/// Tells whether a command was not even begun.
+fn never_ran(outcome: &CommandOutcome) -> bool {
+    let code = outcome.error.as_ref().map(|problem| problem.code);
+    outcome.status == Status::Error
+        && matches!(
+            code,
+            Some(ErrorCode::NotFound | ErrorCode::NotExecutable | ErrorCode::SpawnFailed)
+        )
 }
 
 fn set_up(

@@ -13,8 +13,10 @@ use super::words;
 
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Puts the whole tree, new files too, into a tree object and prints its id.
+/// Puts the whole tree, new files too, into a tree object and prints its id. The store may lie in
+/// memory, so a file of half a GiB ends the attempt.
 const SNAPSHOT: &str = r#"set -e
+ulimit -f 1048576
 top=$(git rev-parse --show-toplevel)
 objects=$(git rev-parse --path-format=absolute --git-path objects)
 index=$(git rev-parse --path-format=absolute --git-path index)

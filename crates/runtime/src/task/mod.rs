@@ -11,6 +11,7 @@ mod overview;
 mod place;
 mod reconcile;
 mod request;
+mod salvage;
 mod settle;
 mod verify;
 mod words;

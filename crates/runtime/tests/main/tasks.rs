@@ -2,6 +2,7 @@
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::ErrorCode;
+use cofferdam_core::operation::CommandForm;
 use cofferdam_core::outcome::Status;
 use cofferdam_core::spec::{Network, ProviderKind};
 use cofferdam_core::task::{
@@ -297,4 +298,24 @@ fn c81_a_change_of_equal_size_in_the_second_of_the_checkout_is_seen() {
             "{result:#?}"
         );
     }
+}
+
+#[test]
+fn a_program_that_is_not_there_leaves_nothing() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let asked = TaskRequest {
+        command: CommandForm::Argv(vec!["no-such-program".into()]),
+        ..shell_task("")
+    };
+    let result = task(&runtime, asked);
+    assert_eq!(result.status, Status::Error, "{result:#?}");
+    assert_eq!(result.exit_code(), 127);
+    assert_eq!(result.isolation.cleanup_status, CleanupStatus::Removed);
+    assert!(!result.isolation.workspace_path.unwrap().as_path().exists());
+    let references = desk.git(&["for-each-ref", "--format=%(refname)"]);
+    assert_eq!(references, "refs/heads/main");
 }
