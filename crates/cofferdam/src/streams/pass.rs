@@ -27,6 +27,8 @@ const LOOK: Timespec = Timespec {
 #[derive(Debug)]
 pub(crate) struct Pass {
     urgency: Urgency,
+    limit: Option<Duration>,
+    /// Counted from the first output, so that it is never before the command's own limit.
     deadline: Option<Instant>,
     waits: [bool; 2],
 }
@@ -36,7 +38,8 @@ impl Pass {
     pub(crate) fn new(urgency: Urgency, limit: Option<Duration>) -> Self {
         Self {
             urgency,
-            deadline: limit.map(|limit| Instant::now() + limit),
+            limit,
+            deadline: None,
             waits: [rustix::stdio::stdout(), rustix::stdio::stderr()].map(can_block),
         }
     }
@@ -69,6 +72,9 @@ impl OutputSink for Pass {
             Stream::Stdout => (rustix::stdio::stdout(), self.waits[0]),
             Stream::Stderr => (rustix::stdio::stderr(), self.waits[1]),
         };
+        if let (None, Some(limit)) = (self.deadline, self.limit) {
+            self.deadline = Instant::now().checked_add(limit);
+        }
         while !bytes.is_empty() {
             if waits {
                 self.wait_writable(fd)?;
