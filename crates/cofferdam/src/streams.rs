@@ -5,4 +5,4 @@ mod pass;
 mod signals;
 mod terminal;
 
-pub(crate) use caller::{Caller, Wish};
+pub(crate) use caller::{Caller, Wish, exit_code};

@@ -115,7 +115,8 @@ fn run_tells_what_it_allows() {
 
     Its streams are yours: bytes come out as they are written, and standard input is passed on where it
     is a pipe or a file. On a terminal it gets a terminal of its own; Ctrl-C, Ctrl-Z and `fg` work as
-    usual, and a second Ctrl-C ends it.
+    usual; a second SIGINT, SIGTERM or SIGHUP to cofferdam ends it. (Only a SIGKILL of cofferdam itself
+    leaves the terminal raw: type `reset`.)
     ");
 }
 

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::Ending;
 use crate::launch;
 use crate::render::outcome::notes;
-use crate::streams::{Caller, Wish};
+use crate::streams::{Caller, Wish, exit_code};
 
 /// Carries out `run`.
 pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
@@ -32,12 +32,12 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
         io: caller.io()?,
         control,
     });
-    caller.end();
+    let asked = caller.end();
     drop(runtime);
-    finish(context, &outcome)
+    finish(context, &outcome, asked)
 }
 
-fn finish(context: &Context, outcome: &CommandOutcome) -> Ending {
+fn finish(context: &Context, outcome: &CommandOutcome, asked: Option<u8>) -> Ending {
     for line in notes(outcome) {
         context.output.note(&line);
     }
@@ -47,5 +47,5 @@ fn finish(context: &Context, outcome: &CommandOutcome) -> Ending {
     if context.output.is_json() {
         context.output.result(outcome, |_| String::new())?;
     }
-    Ok(outcome.exit_code())
+    Ok(exit_code(outcome.status, outcome.exit_code(), asked))
 }

@@ -16,7 +16,7 @@ use crate::failure::{Ending, problem_exit_code};
 use crate::launch;
 use crate::render::task as render;
 use crate::render::tasks;
-use crate::streams::{Caller, Wish};
+use crate::streams::{Caller, Wish, exit_code};
 
 /// Carries out `task …`.
 pub(crate) fn task(context: &Context, command: TaskCommand) -> Ending {
@@ -157,11 +157,11 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
         progress: &mut progress,
         control,
     });
-    caller.end();
+    let asked = caller.end();
     let result = result?;
     if let Some(problem) = &result.error {
         context.output.explain(problem);
     }
     context.output.result(&result, render::ended)?;
-    Ok(result.exit_code())
+    Ok(exit_code(result.status, result.exit_code(), asked))
 }

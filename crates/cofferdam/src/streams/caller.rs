@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::exit;
+use cofferdam_core::outcome::Status;
 use cofferdam_exec::{CommandIo, Control};
 
 use super::pass::{Discard, Pass, has_input};
@@ -99,12 +101,20 @@ impl Caller {
         })
     }
 
-    /// Gives the terminal and the signals back.
-    pub(crate) fn end(&mut self) {
+    /// Gives the terminal and the signals back; tells which signal asked for the end.
+    pub(crate) fn end(&mut self) -> Option<u8> {
         if let Some(terminal) = &self.terminal {
             terminal.finish();
         }
-        self.watch = None;
+        self.watch.take().and_then(|watch| watch.urgency().first())
+    }
+}
+
+/// Gives the exit code: of a command that this program ended, that of the signal that asked for it.
+pub(crate) fn exit_code(status: Status, code: u8, asked: Option<u8>) -> u8 {
+    match (status, asked) {
+        (Status::Cancelled, Some(signal)) => exit::signalled(signal),
+        _ => code,
     }
 }
 

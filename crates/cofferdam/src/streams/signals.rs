@@ -5,7 +5,7 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,18 +25,34 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for the command to be stopped before this program stops itself.
 const STOP_AHEAD: Duration = Duration::from_millis(20);
 
-/// Tells whether the command is to end at once, whatever still waits.
+/// Tells whether the command is to end at once, whatever still waits, and because of which signal.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Urgency(Arc<AtomicBool>);
+pub(crate) struct Urgency(Arc<Asked>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    first: AtomicI32,
+    urgent: AtomicBool,
+}
 
 impl Urgency {
     /// Tells whether somebody wants the end.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.urgent.load(Ordering::Relaxed)
+    }
+
+    /// Gives the first signal that asked for the end.
+    pub(crate) fn first(&self) -> Option<u8> {
+        let number = self.0.first.load(Ordering::Relaxed);
+        u8::try_from(number).ok().filter(|number| *number > 0)
+    }
+
+    fn ask(&self, number: i32) {
+        self.0.first.store(number, Ordering::Relaxed);
     }
 
     fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.urgent.store(true, Ordering::Relaxed);
     }
 }
 
@@ -133,6 +149,7 @@ impl Watcher {
                 if self.end_at.is_some() {
                     self.end();
                 } else {
+                    self.urgency.ask(number);
                     self.end_at = Some(Instant::now() + PATIENCE);
                     self.control.signal(number);
                 }
