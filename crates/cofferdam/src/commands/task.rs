@@ -86,8 +86,15 @@ fn merged(context: &Context, merge: &TaskMerge) -> Ending {
     let Some(problem) = &merge.problem else {
         return Ok(exit::SUCCESS);
     };
-    context.output.explain(problem);
-    Ok(problem_exit_code(problem))
+    let mut problem = problem.clone();
+    if problem.hint.is_none() && merge.into.is_none() {
+        problem.hint = Some(format!(
+            "cofferdam task merge {} --into BRANCH",
+            merge.number
+        ));
+    }
+    context.output.explain(&problem);
+    Ok(problem_exit_code(&problem))
 }
 
 /// Prints a patch: bytes as they are for a program, with colours for a person.

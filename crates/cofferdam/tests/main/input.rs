@@ -156,3 +156,40 @@ fn fc_14_a_planted_hook_is_gone_before_the_answer() {
         "the agent's settings are there"
     );
 }
+
+#[test]
+fn paths_and_variables_that_are_given() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let out = scene.path("out");
+    let place = out.to_str().expect("text");
+    let script = "echo $A-$B >\"$1/y\"; cat \"$1/y\"";
+    let words = [
+        "run", "--rw", place, "--env", "A=1", "--env", "B", "--", "sh", "-c", script, "sh", place,
+    ];
+    let done = scene.run(&words).expect_code(125);
+    assert!(
+        done.stderr.contains("error[invalid_request]"),
+        "{}",
+        done.stderr
+    );
+    std::fs::create_dir(&out).expect("a directory");
+    let mut command = scene.command(&words);
+    command.env("B", "2");
+    assert_eq!(finish(command).expect_code(0).text(), "1-2\n");
+    let closed = [
+        "run",
+        "--ro",
+        place,
+        "--",
+        "sh",
+        "-c",
+        "echo x >\"$1/z\"",
+        "sh",
+        place,
+    ];
+    assert_ne!(scene.run(&closed).code, Some(0));
+    assert!(!out.join("z").exists());
+}

@@ -204,3 +204,32 @@ fn looking_makes_nothing() {
     }
     assert!(!scene.path("data").exists());
 }
+
+#[test]
+fn a_full_disk_is_said_and_nothing_runs() {
+    let scene = Scene::new();
+    let data = scene.path("data");
+    std::fs::create_dir(&data).expect("a directory");
+    let mounted = rustix::mount::mount(
+        "none",
+        &data,
+        "tmpfs",
+        rustix::mount::MountFlags::empty(),
+        Some(c"size=64k,mode=700"),
+    );
+    if let Err(error) = mounted {
+        crate::scene::skipped(&format!("no small file system can be mounted: {error}"));
+        return;
+    }
+    let filled = std::fs::write(data.join("fill"), vec![1; 1 << 20]);
+    assert!(filled.is_err(), "it is not small");
+    let done = scene.run(&["run", "--", "touch", "ran"]);
+    rustix::mount::unmount(&data, rustix::mount::UnmountFlags::DETACH).expect("mounted just now");
+    let done = done.expect_code(125);
+    assert!(
+        done.stderr.contains("error[storage_exhausted]"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(scene.listing(), [""; 0]);
+}

@@ -142,6 +142,11 @@ fn repositories_that_cannot_be_worked_in() {
         "{}",
         done.stderr
     );
+    scene.git(&["init", "-q", "--bare", "bare.git"]);
+    let mut command = scene.command(&["task", "run", "--goal", "g", "--", "true"]);
+    command.current_dir(scene.work().join("bare.git"));
+    let done = crate::scene::finish(command).expect_code(125);
+    assert!(done.stderr.contains("error[repo_bare]"), "{}", done.stderr);
     scene.git(&["init", "-q"]);
     let done = scene
         .run(&["task", "run", "--goal", "g", "--", "true"])
@@ -384,4 +389,32 @@ fn evidence_and_verifier_tell_of_the_task() {
     assert!(text.contains("task.ended"), "{text}");
     let text = scene.run(&["threads"]).expect_code(0).text();
     assert!(text.contains("thread_"), "{text}");
+}
+
+#[test]
+fn a_detached_head_works_and_merges_where_it_is_told() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    scene.git(&["checkout", "-q", "--detach"]);
+    scene
+        .run(&[
+            "task",
+            "run",
+            "--goal",
+            "g",
+            "--",
+            "sh",
+            "-c",
+            "echo two >>a.txt",
+        ])
+        .expect_code(0);
+    let refused = scene.run(&["task", "merge", "1"]).expect_code(125);
+    assert!(refused.stderr.contains("--into"), "{}", refused.stderr);
+    scene
+        .run(&["task", "merge", "1", "--into", "main"])
+        .expect_code(0);
+    assert_eq!(scene.git(&["show", "main:a.txt"]), "one\ntwo");
 }
