@@ -138,19 +138,17 @@ impl AddressClass {
             [0, 0, 0, 0, 0, 0, 0, 1] => Self::Loopback,
             // The carriers: mapped, translated, compatible, NAT64, 6to4, Teredo. What they carry
             // decides.
-            [0, 0, 0, 0, 0, 0xffff, ..]
+            [0, 0, 0, 0, 0, 0 | 0xffff, ..]
             | [0, 0, 0, 0, 0xffff, 0, ..]
-            | [0, 0, 0, 0, 0, 0, ..]
             | [0x64, 0xff9b, 0, 0, 0, 0, ..]
             | [0x2002, ..]
             | [0x2001, 0, ..] => Self::Public,
-            // A site's own translator.
-            [0x64, 0xff9b, 1, ..] => Self::Private,
             [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Self::Documentation,
             [0x2001, 0..=0x1ff, ..] => Self::Reserved,
             [0xff00..=0xffff, ..] => Self::Multicast,
             [0xfe80..=0xfebf, ..] => Self::LinkLocal,
-            [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Self::Private,
+            // Unique local, old site local, a site's own translator.
+            [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => Self::Private,
             [0x2000..=0x3fff, ..] => Self::Public,
             _ => Self::Reserved,
         }
@@ -172,15 +170,16 @@ fn embedded(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let last = || Some(at(12));
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [None, None],
-        [0, 0, 0, 0, 0, 0xffff | 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => [last(), None],
-        [0x64, 0xff9b, ..] => [last(), None],
         [0x2002, ..] => [Some(at(2)), None],
         [0x2001, 0, ..] => {
             // The client's end stands inverted in a Teredo address.
             let client = u32::from(at(12)) ^ u32::MAX;
             [Some(at(4)), Some(Ipv4Addr::from(client))]
         }
-        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => [last(), None],
+        [0, 0, 0, 0, 0, 0xffff | 0, ..]
+        | [0, 0, 0, 0, 0xffff, 0, ..]
+        | [0x64, 0xff9b, ..]
+        | [_, _, _, _, 0 | 0x200, 0x5efe, ..] => [last(), None],
         _ => [None, None],
     }
 }

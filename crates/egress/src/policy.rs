@@ -1,0 +1,57 @@
+//! What the proxy goes by, replaced as a whole.
+
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use cofferdam_core::hosts::{Host, HostPort, HostRules};
+
+/// Says which hosts may be reached, in one value that is replaced as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EgressPolicy {
+    /// The rules; empty allows nothing.
+    pub rules: HostRules,
+    /// Services that may be reached although their address is the machine's own or private, each by
+    /// the very host and port that a client must ask for.
+    pub reach: Vec<HostPort>,
+    /// Addresses of this machine's interfaces: refused like loopback.
+    pub own_addresses: Vec<IpAddr>,
+}
+
+impl EgressPolicy {
+    /// Makes a policy of rules alone.
+    pub fn of_rules(rules: HostRules) -> Self {
+        Self {
+            rules,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_reach(&self, target: &HostPort) -> bool {
+        self.reach.contains(target)
+    }
+
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        let own = Host::from_address(address);
+        self.own_addresses
+            .iter()
+            .any(|one| Host::from_address(*one) == own)
+    }
+}
+
+/// The policy in force. A decision takes it once and keeps that version to its end.
+#[derive(Debug)]
+pub(crate) struct PolicyCell(RwLock<Arc<EgressPolicy>>);
+
+impl PolicyCell {
+    pub(crate) fn new(policy: EgressPolicy) -> Self {
+        Self(RwLock::new(Arc::new(policy)))
+    }
+
+    pub(crate) fn current(&self) -> Arc<EgressPolicy> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn replace(&self, policy: EgressPolicy) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+}

@@ -1,0 +1,177 @@
+//! How a refusal is told to a client: for programs, for people, for agents.
+
+use std::fmt::Write;
+
+use cofferdam_core::hosts::{Host, HostPort};
+use serde_json::{Value, json};
+
+use crate::decision::Reason;
+use crate::gate::Refusal;
+
+/// From the third time on a refusal says that it will not change.
+const LAST_WORD: u32 = 3;
+
+/// Gives the rule that would allow the target, no wider than what was asked for.
+fn allowing_rule(target: &HostPort) -> String {
+    match target.port {
+        80 | 443 => target.host.to_string(),
+        _ => target.to_string(),
+    }
+}
+
+/// Tells whether a line in the policy would change the refusal.
+const fn is_allowable(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NotListed | Reason::AnsweredNo | Reason::Unanswered
+    )
+}
+
+/// Says in plain words what happened and what to do instead.
+pub(crate) fn sentence(refusal: &Refusal, target: Option<&HostPort>, repeated: u32) -> String {
+    let name = target.map_or_else(|| "the host".to_owned(), ToString::to_string);
+    let detail = refusal.detail.as_deref().unwrap_or_default();
+    let rule = refusal.rule.as_deref().unwrap_or_default();
+    let allow = target.map(allowing_rule).unwrap_or_default();
+    let ask = format!(
+        "Only the owner can allow it, with --allow {allow} or network_allow = [\"{allow}\"] in the \
+         policy; do without it or say that you need it."
+    );
+    let mut text = match refusal.reason {
+        Reason::NotListed => {
+            format!("Cofferdam refused {name}: the host is not on the allow-list. {ask}")
+        }
+        Reason::AnsweredNo => format!("Cofferdam refused {name}: the owner was asked and said no."),
+        Reason::Unanswered => {
+            format!("Cofferdam refused {name}: the owner was asked and did not answer. {ask}")
+        }
+        Reason::DeniedRule => format!(
+            "Cofferdam refused {name}: the rule {rule} in network_deny forbids it. Do without it."
+        ),
+        Reason::AddressRefused if detail == "loopback" => format!(
+            "Cofferdam refused {name}: through the proxy this would be the owner's own machine. A \
+             server inside the sandbox is reached without the proxy (NO_PROXY=localhost,127.0.0.1); \
+             a service of the owner's machine only when granted with --reach {name}."
+        ),
+        Reason::AddressRefused => format!(
+            "Cofferdam refused {name}: it leads to an address that is not on the open internet \
+             ({detail}). Only the owner can allow that, with --reach {name}."
+        ),
+        Reason::OriginForm => "This is Cofferdam's proxy, not a server: a client must send its \
+            requests in absolute form or use CONNECT, as it does when http_proxy is set."
+            .to_owned(),
+        Reason::UnsupportedScheme => "Cofferdam's proxy forwards http:// requests; every other \
+            protocol goes through CONNECT or SOCKS5."
+            .to_owned(),
+        Reason::UnsupportedProtocol => {
+            "Cofferdam's proxy speaks HTTP/1, CONNECT and SOCKS5 without a password.".to_owned()
+        }
+        Reason::InvalidHost | Reason::BadRequest => {
+            format!("Cofferdam refused the request: {detail}.")
+        }
+        Reason::HeadTooLarge => "Cofferdam refused the request: its head is too long.".to_owned(),
+        Reason::HeadTimeout => "Cofferdam waited too long for the request.".to_owned(),
+        Reason::TooManyConnections => {
+            "Cofferdam's proxy has too many connections; close some and try again.".to_owned()
+        }
+        Reason::ResolveFailed => {
+            format!("{name} is allowed, but its name has no answer: {detail}.")
+        }
+        Reason::DialFailed => format!("{name} is allowed, but cannot be reached: {detail}."),
+        Reason::DialTimeout => format!("{name} is allowed, but did not answer in time."),
+        Reason::UpstreamInvalid => format!("{name} is allowed, but its answer cannot be read."),
+        Reason::Stopping => "Cofferdam's proxy ends.".to_owned(),
+        Reason::Listed | Reason::Reach | Reason::Answered => format!("{name} is allowed."),
+    };
+    if repeated >= LAST_WORD && refusal.reason.status() == 403 {
+        let _ = write!(text, " This will not change; do not try again.");
+    }
+    text
+}
+
+/// Says the same in the few words that fit a status line: some clients show nothing else.
+fn phrase(refusal: &Refusal, target: Option<&HostPort>) -> String {
+    let Some(target) = target else {
+        return format!("Cofferdam {}", refusal.reason);
+    };
+    if is_allowable(refusal.reason) {
+        let allow = allowing_rule(target);
+        return format!("Cofferdam: {target} is not allowed (owner: --allow {allow})");
+    }
+    format!("Cofferdam: {target} {}", refusal.reason)
+}
+
+fn body(refusal: &Refusal, target: Option<&HostPort>, repeated: u32) -> Value {
+    let reason = refusal.reason;
+    let mut body = json!({
+        "type": format!("urn:cofferdam:net:{reason}"),
+        "title": phrase(refusal, target),
+        "status": reason.status(),
+        "detail": sentence(refusal, target, repeated),
+        "reason": reason.as_str(),
+    });
+    if let Some(target) = target {
+        body["host"] = target.host.to_string().into();
+        body["port"] = target.port.into();
+        if is_allowable(reason) {
+            let rule = allowing_rule(target);
+            body["allow"] = json!({
+                "policy": format!("network_allow = [\"{rule}\"]"),
+                "flag": format!("--allow {rule}"),
+            });
+        } else if reason == Reason::AddressRefused {
+            body["allow"] = json!({
+                "policy": format!("reach = [\"{target}\"]"),
+                "flag": format!("--reach {target}"),
+            });
+        }
+        if let (Reason::AddressRefused, Some(class)) = (reason, &refusal.detail) {
+            body["address_class"] = class.as_str().into();
+        }
+    }
+    if let Some(rule) = &refusal.rule {
+        body["rule"] = rule.as_str().into();
+    }
+    if repeated > 0 {
+        body["repeated"] = repeated.into();
+    }
+    body
+}
+
+/// Writes the whole answer to an HTTP client.
+pub(crate) fn http_answer(refusal: &Refusal, target: Option<&HostPort>, repeated: u32) -> Vec<u8> {
+    let mut body = body(refusal, target, repeated).to_string();
+    body.push('\n');
+    format!(
+        "HTTP/1.1 {} {}\r\nx-cofferdam-reason: {}\r\ncontent-type: application/problem+json\r\n\
+         content-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n{body}",
+        refusal.reason.status(),
+        phrase(refusal, target),
+        refusal.reason,
+        body.len(),
+    )
+    .into_bytes()
+}
+
+/// Gives the code of a SOCKS5 reply.
+pub(crate) fn socks_code(refusal: &Refusal) -> u8 {
+    match refusal.reason {
+        Reason::ResolveFailed => 0x04,
+        Reason::DialFailed => 0x05,
+        Reason::DialTimeout => 0x06,
+        Reason::TooManyConnections | Reason::Stopping | Reason::BadRequest => 0x01,
+        Reason::UnsupportedProtocol => 0x07,
+        _ => 0x02,
+    }
+}
+
+/// Gives a host that is none in printable letters, short enough for an event.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(128)];
+    shown.escape_ascii().to_string()
+}
+
+/// Gives the text of a host, for events.
+pub(crate) fn host_text(host: &Host) -> String {
+    host.to_string()
+}
