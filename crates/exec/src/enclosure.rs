@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::event::{Severity, Subject, event_type};
+use cofferdam_core::event::{NewEvent, Severity, Subject, event_type};
 use cofferdam_core::id::EnclosureId;
 use cofferdam_core::outcome::{CommandOutcome, EndedBy, Isolation, IsolationLevel};
 use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec, StreamPlan, Variable};
@@ -14,9 +14,9 @@ use serde_json::json;
 use crate::backend::Backend;
 use crate::guard::Guard;
 use crate::plane::Plane;
-use crate::provider::{self, Scratch};
+use crate::provider::{self, Occupancy, Scratch};
 use crate::quiet;
-use crate::run::{self, Run};
+use crate::run::{self, NotStarted, Run};
 
 /// What commands of one enclosure have in common.
 #[derive(Debug)]
@@ -101,7 +101,9 @@ impl Enclosure {
     pub fn run(&self, run: Run<'_>) -> CommandOutcome {
         match self.standing() {
             Ok(standing) => run::run(&standing.place, standing.backend.as_ref(), run),
-            Err(problem) => run::never_ran(&self.plane, self.isolation(), run, problem),
+            Err(problem) => {
+                run::never_ran(&self.plane, self.isolation(), NotStarted { run, problem })
+            }
         }
     }
 
@@ -185,75 +187,150 @@ impl Drop for Enclosure {
     }
 }
 
+/// A place before its walls are put up.
+struct Planned {
+    id: EnclosureId,
+    hash: Digest,
+    spec: EnclosureSpec,
+    isolation: Isolation,
+}
+
+impl Planned {
+    fn new(plane: &Plane, spec: &EnclosureSpec, requested: IsolationLevel) -> Self {
+        let (milliseconds, random) = plane.ambient().id_parts();
+        Self {
+            id: EnclosureId::new(milliseconds, random),
+            hash: spec.hash(),
+            spec: spec.clone(),
+            isolation: isolation(spec, requested),
+        }
+    }
+
+    fn intent(&self, plane: &Plane, subject: &Subject) -> NewEvent {
+        let data = json!({
+            "enclosure_id": self.id,
+            "spec_hash": self.hash,
+            "provider": self.spec.provider,
+            "scratch": self.spec.scratch,
+            "lease": plane.lease(),
+        });
+        plane.event(
+            subject,
+            event_type::ISOLATION_INTENDED,
+            Severity::Debug,
+            data,
+        )
+    }
+
+    /// Puts the walls up and tells of it with the next step of the journal.
+    fn stand(
+        self,
+        plane: &Plane,
+        subject: &Subject,
+        occupancy: Occupancy,
+    ) -> Result<Standing, Problem> {
+        let Self {
+            id,
+            hash,
+            spec,
+            isolation,
+        } = self;
+        let raised = raise(plane, &spec, occupancy).map_err(|problem| {
+            let data = json!({"enclosure_id": id, "reason": "failed", "problem": problem});
+            plane.record_later(subject, event_type::ISOLATION_ENDED, Severity::Error, data);
+            problem
+        });
+        let (scratch, guard, backend) = raised?;
+        plane.record_later(
+            subject,
+            event_type::ISOLATION_ENCLOSED,
+            Severity::Info,
+            json!({
+                "enclosure_id": id,
+                "spec_hash": hash,
+                "requested": isolation.requested,
+                "effective": isolation.effective,
+                "enforced_by": isolation.enforced_by,
+                "gaps": isolation.gaps,
+            }),
+        );
+        let output_limit = spec.limits.output_bytes;
+        let place = Place {
+            plane: plane.clone(),
+            id,
+            hash,
+            spec,
+            isolation,
+            output_limit,
+            guard,
+        };
+        Ok(Standing {
+            place,
+            backend,
+            _scratch: scratch,
+        })
+    }
+}
+
 fn stand(
     plane: &Plane,
     spec: &EnclosureSpec,
     requested: IsolationLevel,
     subject: &Subject,
 ) -> Result<Standing, Problem> {
-    let (milliseconds, random) = plane.ambient().id_parts();
-    let id = EnclosureId::new(milliseconds, random);
-    let hash = spec.hash();
-    plane.record(
-        subject,
-        event_type::ISOLATION_INTENDED,
-        Severity::Debug,
-        json!({
-            "enclosure_id": id,
-            "spec_hash": hash,
-            "provider": spec.provider,
-            "scratch": spec.scratch,
-            "lease": plane.lease(),
-        }),
-    )?;
-    let failed = |problem: Problem| {
-        let data = json!({"enclosure_id": id, "reason": "failed", "problem": problem});
-        // What failed first is what is told.
-        let _ = plane.record(subject, event_type::ISOLATION_ENDED, Severity::Error, data);
-        problem
+    let planned = Planned::new(plane, spec, requested);
+    plane.append(vec![planned.intent(plane, subject)])?;
+    planned.stand(plane, subject, Occupancy::Many)
+}
+
+/// Runs one command in a place of its own: both intents in one step, then the walls and the
+/// command, then everything that came of it in one step.
+pub(crate) fn run_once(
+    plane: &Plane,
+    spec: EnclosureSpec,
+    requested: IsolationLevel,
+    run: Run<'_>,
+) -> CommandOutcome {
+    let planned = Planned::new(plane, &spec, requested);
+    let isolation = planned.isolation.clone();
+    let prepared = match run::prepare(plane, &spec, run) {
+        Ok(prepared) => prepared,
+        Err(not) => return run::never_ran(plane, isolation, *not),
     };
-    let (scratch, guard, backend) = raise(plane, spec).map_err(failed)?;
-    let isolation = isolation(spec, requested);
-    plane.record_later(
-        subject,
-        event_type::ISOLATION_ENCLOSED,
-        Severity::Info,
-        json!({
-            "enclosure_id": id,
-            "spec_hash": hash,
-            "requested": isolation.requested,
-            "effective": isolation.effective,
-            "enforced_by": isolation.enforced_by,
-            "gaps": isolation.gaps,
-        }),
-    );
-    let output_limit = spec.limits.output_bytes;
-    let place = Place {
-        plane: plane.clone(),
-        id,
-        hash,
-        spec: spec.clone(),
-        isolation,
-        output_limit,
-        guard,
+    let subject = prepared.subject().clone();
+    let intents = vec![
+        planned.intent(plane, &subject),
+        prepared.intent(plane, &planned.id, &planned.hash),
+    ];
+    if let Err(problem) = plane.append(intents) {
+        return run::never_ran(plane, isolation, prepared.refuse(problem));
+    }
+    let occupancy = prepared.occupancy();
+    let command_id = prepared.command_id().clone();
+    let standing = match planned.stand(plane, &subject, occupancy) {
+        Ok(standing) => standing,
+        Err(problem) => {
+            return run::never_ran_as(plane, command_id, isolation, prepared.refuse(problem));
+        }
     };
-    Ok(Standing {
-        place,
-        backend,
-        _scratch: scratch,
-    })
+    let (mut outcome, told) = prepared.run(&standing.place, standing.backend.as_ref());
+    take_down(Some(Arc::new(standing)), "closed", &subject);
+    if let Err(problem) = plane.record_all(&subject, told, &outcome) {
+        outcome.error.get_or_insert(problem);
+    }
+    outcome
 }
 
 type Raised = (Option<Scratch>, Option<Guard>, Box<dyn Backend>);
 
-fn raise(plane: &Plane, spec: &EnclosureSpec) -> Result<Raised, Problem> {
+fn raise(plane: &Plane, spec: &EnclosureSpec, occupancy: Occupancy) -> Result<Raised, Problem> {
     let scratch = if provider::needs_scratch(spec) {
         Some(Scratch::make(spec)?)
     } else {
         None
     };
     let guard = Guard::new(&spec.protections, &spec.mounts)?;
-    let backend = provider::enclose(plane, spec)?;
+    let backend = provider::enclose(plane, spec, occupancy)?;
     // A file that was replaced while the walls went up would lie bare behind them.
     if let Some(problem) = guard.as_ref().and_then(Guard::look) {
         return Err(problem);

@@ -14,10 +14,10 @@ use cofferdam_core::spec::EnclosureSpec;
 use cofferdam_journal::{DataDir, Journal, JournalError, Lease, MemoryJournal, SystemAmbient};
 use serde_json::Value;
 
-use crate::enclosure::Enclosure;
+use crate::enclosure::{self, Enclosure};
 use crate::provider;
 use crate::provider::memory::Script;
-use crate::run::Told;
+use crate::run::{Run, Told};
 use crate::settle::{self, Settled};
 use crate::spawner::Spawner;
 
@@ -265,6 +265,19 @@ impl Plane {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Runs one command behind walls that are put up for it and taken down after it.
+    ///
+    /// As [`Plane::enclose`] and [`Enclosure::run`], with fewer steps of the journal and fewer
+    /// processes. Whatever happens is in the outcome, also that the walls could not be put up.
+    pub fn run_once(
+        &self,
+        spec: EnclosureSpec,
+        requested: IsolationLevel,
+        run: Run<'_>,
+    ) -> CommandOutcome {
+        enclosure::run_once(self, spec, requested, run)
+    }
+
     /// Writes what goes with an outcome, and the outcome, in one step.
     pub(crate) fn record_all(
         &self,
@@ -295,7 +308,7 @@ impl Plane {
         Ok(())
     }
 
-    fn event(
+    pub(crate) fn event(
         &self,
         subject: &Subject,
         kind: &str,

@@ -150,19 +150,17 @@ impl Runtime {
         // With the intent of the enclosure, in one step.
         self.scribe.record_later(lines);
         *told = true;
-        let enclosure = self
-            .plane
-            .enclose(spec, requested, &subject)
-            .map_err(refused)?;
-        let outcome = enclosure.run(Run {
-            command: planned.spec,
-            subject,
-            io,
-            control,
-            timeout_clamped: !planned.clamps.is_empty(),
-        });
-        // What a journal that cannot be told any more means is said by the outcome already.
-        enclosure.close();
+        let outcome = self.plane.run_once(
+            spec,
+            requested,
+            Run {
+                command: planned.spec,
+                subject,
+                io,
+                control,
+                timeout_clamped: !planned.clamps.is_empty(),
+            },
+        );
         self.scribe.record_later(opening.ending(outcome.status));
         Ok(outcome)
     }

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::spec::EnclosureSpec;
-use cofferdam_keeper::KeeperClient;
+use cofferdam_keeper::{ClientError, KeeperClient};
 use cofferdam_sandbox::{BwrapProblem, BwrapStart, bwrap_arguments, message_pair, start_bwrap};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::Occupancy;
 use super::host::{identity, setup, start_problem};
 use super::keeper::{KeeperBackend, Process};
 use super::scratch::CacheLayers;
@@ -22,7 +23,11 @@ const STANDING: Duration = Duration::from_secs(20);
 /// Bytes that are read of what bubblewrap complains about.
 const LOG_BYTES: u64 = 16 * 1024;
 
-pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Backend>, Problem> {
+pub(super) fn enclose(
+    plane: &Plane,
+    spec: &EnclosureSpec,
+    occupancy: Occupancy,
+) -> Result<Box<dyn Backend>, Problem> {
     let Some(program) = spec.program.clone() else {
         return Err(problem(&BwrapProblem::Missing));
     };
@@ -39,8 +44,8 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
         )
     };
     let (ours, theirs) = message_pair().map_err(|error| start_problem(spec.provider, &error))?;
-    let (status, status_writer) =
-        pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed("a pipe", error.into()))?;
+    let (status, status_writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+        .map_err(|error| failed("a pipe", error.into()))?;
     let (log, log_writer) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed("a pipe", error.into()))?;
     let null: OwnedFd = std::fs::File::open("/dev/null")
@@ -66,51 +71,69 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
         })?
         .map_err(|error| start_problem(spec.provider, &error))?;
     let client = KeeperClient::new(ours);
+    let complaint = Complaint {
+        log,
+        as_root: spec.identity.uid == 0,
+    };
     let process = Process {
         child,
-        inner: None,
+        status: Some(status),
+        complaint: Some(complaint),
         _layers: Some(layers),
     };
     // Held until the keeper has answered: dropping it takes everything down again.
-    let mut standing = KeeperBackend::new(spec, process);
-    let greeting = client.begin_hello(&setup(spec), 1).and_then(|supervisors| {
-        if readable(&client, STANDING) {
-            client.finish_hello().map(|_| supervisors)
-        } else {
-            Err(cofferdam_keeper::ClientError::Unexpected {
-                answer: "none in time".to_owned(),
-            })
-        }
-    });
+    let standing = KeeperBackend::new(spec, process, occupancy);
+    let greeting = match occupancy {
+        Occupancy::Many => client.begin_hello(&setup(spec), 1).and_then(|supervisors| {
+            if readable(&client, STANDING) {
+                client.finish_hello().map(|_| supervisors)
+            } else {
+                Err(ClientError::Unexpected {
+                    answer: "none in time".to_owned(),
+                })
+            }
+        }),
+        Occupancy::One => client
+            .begin_hello(&setup(spec), 0)
+            .and_then(|_| client.last_supervisor())
+            .map(|supervisor| vec![supervisor]),
+    };
     match greeting {
         Ok(supervisors) => {
-            standing.attach(client, supervisors, inner(status));
+            standing.attach(client, supervisors);
             Ok(Box::new(standing))
         }
-        Err(error) => {
-            drop(client);
-            standing.end();
-            let mut said = String::new();
-            let _ = std::fs::File::from(log)
-                .take(LOG_BYTES)
-                .read_to_string(&mut said);
-            if said.trim().is_empty() {
-                said = format!("the keeper inside did not answer: {error}");
-            }
-            Err(problem(&BwrapProblem::from_output(
-                &said,
-                spec.identity.uid == 0,
-            )))
+        Err(error) => Err(standing.complaint(&error)),
+    }
+}
+
+/// What bubblewrap, or the keeper's set-up, has to say about walls that do not stand.
+#[derive(Debug)]
+pub(super) struct Complaint {
+    log: OwnedFd,
+    as_root: bool,
+}
+
+impl Complaint {
+    /// Reads it; whoever could write more has ended.
+    pub(super) fn read(self, otherwise: &ClientError) -> Problem {
+        let mut said = String::new();
+        let _ = std::fs::File::from(self.log)
+            .take(LOG_BYTES)
+            .read_to_string(&mut said);
+        if said.trim().is_empty() {
+            said = format!("the keeper inside did not answer: {otherwise}");
         }
+        problem(&BwrapProblem::from_output(&said, self.as_root))
     }
 }
 
 /// Takes a handle on the first process inside from what bubblewrap wrote about it: killing that
 /// one ends the whole namespace at once.
-fn inner(status: OwnedFd) -> Option<OwnedFd> {
+pub(super) fn inner(status: &OwnedFd) -> Option<OwnedFd> {
     let mut buffer = [0; 512];
-    // It was written before the keeper was executed, which has answered.
-    let count = rustix::io::read(&status, &mut buffer).ok()?;
+    // It is written before the keeper is executed; without it there is no such process yet.
+    let count = rustix::io::read(status, &mut buffer).ok()?;
     let line = buffer[..count].split(|byte| *byte == b'\n').next()?;
     let value: serde_json::Value = serde_json::from_slice(line).ok()?;
     let pid = i32::try_from(value.get("child-pid")?.as_i64()?).ok()?;

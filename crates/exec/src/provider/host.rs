@@ -10,6 +10,7 @@ use cofferdam_sandbox::{
     setup_mounts, spawn,
 };
 
+use super::Occupancy;
 use super::keeper::{KeeperBackend, Process};
 use crate::backend::Backend;
 use crate::plane::Plane;
@@ -47,14 +48,7 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
         })?
         .map_err(|error| start_problem(spec.provider, &error))?;
     let client = KeeperClient::new(ours);
-    let mut backend = KeeperBackend::new(
-        spec,
-        Process {
-            child,
-            inner: None,
-            _layers: None,
-        },
-    );
+    let backend = KeeperBackend::new(spec, Process::alone(child), Occupancy::Many);
     let (_, supervisors) = client.hello(&setup(spec), 1).map_err(|error| {
         Problem::new(
             ErrorCode::ProviderUnavailable,
@@ -64,7 +58,7 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
             ),
         )
     })?;
-    backend.attach(client, supervisors, None);
+    backend.attach(client, supervisors);
     Ok(Box::new(backend))
 }
 

@@ -18,6 +18,8 @@ use cofferdam_sandbox::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::Occupancy;
+use super::bwrap::{Complaint, inner};
 use super::scratch::CacheLayers;
 use crate::backend::{Backend, Ended, Exit, Recipient, RunningCommand, Started, Stdio};
 
@@ -46,23 +48,39 @@ struct Shared {
     /// Whether Landlock decides about files, so that a terminal needs a rule of its own.
     terminal_rule: bool,
     namespace: bool,
+    /// Whether the keeper's first answer still waits in its channel.
+    unanswered: bool,
 }
 
 /// The processes by which a place is ended.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// The child of ours.
-    pub(crate) child: Spawned,
-    /// The first process inside, where that is another one: killing it ends the namespace.
-    pub(crate) inner: Option<OwnedFd>,
+    pub(super) child: Spawned,
+    /// Where bubblewrap tells its first process inside: killing that one ends the namespace.
+    pub(super) status: Option<OwnedFd>,
+    /// What is said when the walls do not stand.
+    pub(super) complaint: Option<Complaint>,
     /// The cache layers that are mounted inside: free again when the processes are gone.
-    pub(crate) _layers: Option<CacheLayers>,
+    pub(super) _layers: Option<CacheLayers>,
+}
+
+impl Process {
+    /// A keeper on the host.
+    pub(super) const fn alone(child: Spawned) -> Self {
+        Self {
+            child,
+            status: None,
+            complaint: None,
+            _layers: None,
+        }
+    }
 }
 
 impl KeeperBackend {
     /// Takes over what was started for a place. Until a keeper is attached, nothing can be started
     /// in it; dropping it ends everything.
-    pub(crate) fn new(spec: &EnclosureSpec, process: Process) -> Self {
+    pub(crate) fn new(spec: &EnclosureSpec, process: Process, occupancy: Occupancy) -> Self {
         Self(Arc::new(Shared {
             keeper: Mutex::default(),
             idle: Mutex::default(),
@@ -72,22 +90,19 @@ impl KeeperBackend {
             limits: spec.limits.clone(),
             terminal_rule: !spec.landlock.paths.is_empty(),
             namespace: spec.provider == ProviderKind::Bwrap,
+            unanswered: occupancy == Occupancy::One,
         }))
     }
 
-    /// Takes over the keeper that has answered, its first supervisors, and the first process inside
-    /// where that is known.
-    pub(crate) fn attach(
-        &mut self,
-        keeper: KeeperClient,
-        supervisors: Vec<SupervisorClient>,
-        inner: Option<OwnedFd>,
-    ) {
+    /// Takes over the keeper and its first supervisors.
+    pub(super) fn attach(&self, keeper: KeeperClient, supervisors: Vec<SupervisorClient>) {
         *lock(&self.0.keeper) = Some(keeper);
         *lock(&self.0.idle) = supervisors;
-        if let Some(process) = lock(&self.0.process).as_mut() {
-            process.inner = inner;
-        }
+    }
+
+    /// Ends what was begun and tells why the walls do not stand.
+    pub(super) fn complaint(&self, error: &ClientError) -> Problem {
+        self.0.complain(error)
     }
 }
 
@@ -111,6 +126,53 @@ impl Shared {
             ErrorCode::EnclosureLost,
             format!("the keeper does not answer: {error}"),
         )
+    }
+
+    /// Ends the place, and tells why its walls do not stand: bubblewrap has written it, or the
+    /// keeper has answered it.
+    fn complain(&self, error: &ClientError) -> Problem {
+        let complaint = lock(&self.process)
+            .as_mut()
+            .and_then(|one| one.complaint.take());
+        self.end();
+        match complaint {
+            Some(complaint) => complaint.read(error),
+            None => self.lost(error),
+        }
+    }
+
+    /// Tells whether the walls never stood, where nobody has waited for the keeper's first answer.
+    fn set_up_failure(&self) -> Option<Problem> {
+        if !self.unanswered {
+            return None;
+        }
+        let answer = lock(&self.keeper)
+            .as_ref()
+            .map(KeeperClient::finish_hello)?;
+        answer.err().map(|error| self.complain(&error))
+    }
+
+    fn end(&self) -> EndedBy {
+        self.standing.store(false, Ordering::Release);
+        lock(&self.idle).clear();
+        // Closing the channel is the request to end everything.
+        drop(lock(&self.keeper).take());
+        let Some(process) = lock(&self.process).take() else {
+            return EndedBy::Itself;
+        };
+        let gently = wait_for(&process.child, LEAVE);
+        if !gently {
+            if let Some(inner) = process.status.as_ref().and_then(inner) {
+                let _ = cofferdam_sandbox::signal_pidfd(inner.as_fd(), SIGKILL);
+            }
+            let _ = cofferdam_sandbox::signal_pidfd(process.child.pidfd.as_fd(), SIGKILL);
+            wait_for(&process.child, LEAVE);
+        }
+        if self.namespace {
+            EndedBy::Namespace
+        } else {
+            EndedBy::Sweep
+        }
     }
 
     fn environment(&self, command: &CommandSpec) -> Vec<Vec<u8>> {
@@ -152,7 +214,11 @@ impl Backend for KeeperBackend {
             linger_milliseconds: LINGER_MILLISECONDS,
             sweep_milliseconds: limits::SWEEP_MILLISECONDS as u32,
         };
-        let refused = |error: ClientError| shared.lost(&error);
+        let refused = |error: ClientError| {
+            shared
+                .set_up_failure()
+                .unwrap_or_else(|| shared.lost(&error))
+        };
         let master = match stdio {
             Stdio::Three(ends) => {
                 let lent: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
@@ -203,27 +269,7 @@ impl Backend for KeeperBackend {
     }
 
     fn end(&self) -> EndedBy {
-        let shared = &self.0;
-        shared.standing.store(false, Ordering::Release);
-        lock(&shared.idle).clear();
-        // Closing the channel is the request to end everything.
-        drop(lock(&shared.keeper).take());
-        let Some(process) = lock(&shared.process).take() else {
-            return EndedBy::Itself;
-        };
-        let gently = wait_for(&process.child, LEAVE);
-        if !gently {
-            if let Some(inner) = &process.inner {
-                let _ = cofferdam_sandbox::signal_pidfd(inner.as_fd(), SIGKILL);
-            }
-            let _ = cofferdam_sandbox::signal_pidfd(process.child.pidfd.as_fd(), SIGKILL);
-            wait_for(&process.child, LEAVE);
-        }
-        if shared.namespace {
-            EndedBy::Namespace
-        } else {
-            EndedBy::Sweep
-        }
+        self.0.end()
     }
 
     fn is_standing(&self) -> bool {
@@ -300,6 +346,9 @@ impl RunningCommand for SupervisedCommand {
             Ok(SupervisorReply::Started { .. } | SupervisorReply::Pong) => Ok(None),
             Err(error) => {
                 self.supervisor = None;
+                if let Some(problem) = self.shared.set_up_failure() {
+                    return Err(problem);
+                }
                 let problem = Problem::new(
                     ErrorCode::EnclosureLost,
                     format!("the supervisor of {} vanished: {error}", self.program),

@@ -18,15 +18,30 @@ pub(crate) use scratch::{Scratch, needs_scratch, remove_tree};
 /// The keeper, as built for this target.
 static KEEPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-keeper"));
 
+/// For how many commands a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Occupancy {
+    /// Exactly one, without a terminal and without requests to the keeper: its first process can
+    /// supervise the command itself, and nobody waits for it before the command is sent.
+    One,
+    /// Any number.
+    Many,
+}
+
 /// Puts the walls of a spec up.
 ///
 /// # Errors
 ///
-/// The provider's typed reason; nothing of the place is left then.
-pub(crate) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Backend>, Problem> {
+/// The provider's typed reason; nothing of the place is left then. A place for one command may tell
+/// it only when the command is waited for.
+pub(crate) fn enclose(
+    plane: &Plane,
+    spec: &EnclosureSpec,
+    occupancy: Occupancy,
+) -> Result<Box<dyn Backend>, Problem> {
     match spec.provider {
         ProviderKind::Direct | ProviderKind::Landlock => host::enclose(plane, spec),
-        ProviderKind::Bwrap => bwrap::enclose(plane, spec),
+        ProviderKind::Bwrap => bwrap::enclose(plane, spec, occupancy),
         ProviderKind::Memory => match plane.script() {
             Some(script) => Ok(Box::new(memory::MemoryBackend::new(script.clone()))),
             None => Err(Problem::new(

@@ -8,10 +8,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::event::{Severity, Subject, event_type};
-use cofferdam_core::id::CommandId;
+use cofferdam_core::event::{NewEvent, Severity, Subject, event_type};
+use cofferdam_core::id::{CommandId, EnclosureId};
 use cofferdam_core::outcome::{CommandOutcome, Isolation};
-use cofferdam_core::spec::CommandSpec;
+use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::json;
 
@@ -20,7 +20,8 @@ use crate::control::{Control, TerminalSize};
 use crate::enclosure::Place;
 use crate::output::OutputSink;
 use crate::plane::Plane;
-use crate::protect;
+use crate::protect::{self, Snapshot};
+use crate::provider::Occupancy;
 use outcome::Facts;
 pub(crate) use outcome::Told;
 use pump::{Ends, Pump, Pumped, Stop, TimeLimits};
@@ -83,87 +84,167 @@ impl std::fmt::Debug for CommandIo<'_> {
     }
 }
 
-/// Runs a command to its end, and tells the journal before and after.
-pub(crate) fn run(place: &Place, backend: &dyn Backend, run: Run<'_>) -> CommandOutcome {
-    let plane = &place.plane;
+/// A command before its intent is written.
+pub(crate) struct Prepared<'a> {
+    run: Run<'a>,
+    command_id: CommandId,
+    snapshot: Snapshot,
+    began: Duration,
+}
+
+/// Why a command is not started, with what it was.
+pub(crate) struct NotStarted<'a> {
+    pub(crate) run: Run<'a>,
+    pub(crate) problem: Problem,
+}
+
+/// Gives a command its id and remembers what stands at protected names.
+pub(crate) fn prepare<'a>(
+    plane: &Plane,
+    spec: &EnclosureSpec,
+    run: Run<'a>,
+) -> Result<Prepared<'a>, Box<NotStarted<'a>>> {
     let ambient = plane.ambient();
     let began = ambient.monotonic();
-    let (milliseconds, random) = ambient.id_parts();
-    let command_id = CommandId::new(milliseconds, random);
-    let Run {
-        command,
-        subject,
-        io,
-        control,
-        timeout_clamped,
-    } = run;
-    let mut facts = Facts::new(place, &command, &command_id, timeout_clamped);
-
-    if control.is_cancelled() {
-        facts.stop = Some(Stop::Cancelled);
-        return conclude(place, &subject, facts, began);
+    if run.control.is_cancelled() {
+        let problem = Problem::new(ErrorCode::Cancelled, "cancelled before it started");
+        return Err(Box::new(NotStarted { run, problem }));
     }
-    if let Some(problem) = place.guard().and_then(|guard| guard.look()) {
-        facts.stop = Some(Stop::Lost(problem));
-        return conclude(place, &subject, facts, began);
-    }
-    let snapshot = match protect::take(&place.spec.protections) {
+    let snapshot = match protect::take(&spec.protections) {
         Ok(snapshot) => snapshot,
         Err((path, error)) => {
             let problem = Problem::new(
                 ErrorCode::Io,
                 format!("cannot remember what stands at the protected name {path}: {error}"),
             );
-            facts.stop = Some(Stop::Lost(problem));
-            return conclude(place, &subject, facts, began);
+            return Err(Box::new(NotStarted { run, problem }));
         }
     };
-    let intent = plane.record(
-        &subject,
-        event_type::EXEC_INTENDED,
-        Severity::Info,
-        json!({
-            "command_id": command_id,
-            "argv": command.argv,
-            "cwd": command.cwd,
-            "enclosure_id": place.id,
-            "spec_hash": place.hash,
-            "timeout_ms": command.timeout_ms,
-            "lease": plane.lease(),
-            "protected": snapshot,
-        }),
-    );
-    match intent {
-        Ok(pos) => facts.intent = Some(pos),
-        Err(problem) => {
-            // Nothing happens that the journal does not know of.
-            facts.stop = Some(Stop::Lost(problem));
-            return conclude(place, &subject, facts, began);
-        }
-    }
-    let pumped = start_and_pump(place, backend, &command, &subject, io, &control, &mut facts);
-    match pumped {
-        Ok(Pumped { ended, stop }) => {
-            facts.ended = ended;
-            facts.stop = stop;
-        }
-        Err(problem) => facts.stop = Some(Stop::Lost(problem)),
-    }
-    facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
-    conclude(place, &subject, facts, began)
+    let (milliseconds, random) = ambient.id_parts();
+    let command_id = CommandId::new(milliseconds, random);
+    Ok(Prepared {
+        run,
+        command_id,
+        snapshot,
+        began,
+    })
 }
 
-/// Tells of a command whose enclosure could not be put up again.
+impl<'a> Prepared<'a> {
+    /// The intent, to be written before anything starts.
+    pub(crate) fn intent(&self, plane: &Plane, id: &EnclosureId, hash: &Digest) -> NewEvent {
+        let command = &self.run.command;
+        plane.event(
+            &self.run.subject,
+            event_type::EXEC_INTENDED,
+            Severity::Info,
+            json!({
+                "command_id": self.command_id,
+                "argv": command.argv,
+                "cwd": command.cwd,
+                "enclosure_id": id,
+                "spec_hash": hash,
+                "timeout_ms": command.timeout_ms,
+                "lease": plane.lease(),
+                "protected": self.snapshot,
+            }),
+        )
+    }
+
+    pub(crate) const fn subject(&self) -> &Subject {
+        &self.run.subject
+    }
+
+    pub(crate) const fn command_id(&self) -> &CommandId {
+        &self.command_id
+    }
+
+    /// Tells what a place for nothing but this command must be able to do.
+    pub(crate) const fn occupancy(&self) -> Occupancy {
+        match self.run.io {
+            // A terminal is asked of the keeper.
+            CommandIo::Terminal { .. } => Occupancy::Many,
+            CommandIo::Capture { .. } | CommandIo::Stream { .. } => Occupancy::One,
+        }
+    }
+
+    /// Gives the command back, whose intent cannot be written or whose walls do not stand.
+    pub(crate) fn refuse(self, problem: Problem) -> NotStarted<'a> {
+        NotStarted {
+            run: self.run,
+            problem,
+        }
+    }
+
+    /// Runs the command to its end; gives the outcome and what goes with it into the journal.
+    pub(crate) fn run(self, place: &Place, backend: &dyn Backend) -> (CommandOutcome, Vec<Told>) {
+        let Self {
+            run,
+            command_id,
+            snapshot,
+            began,
+        } = self;
+        let Run {
+            command,
+            subject,
+            io,
+            control,
+            timeout_clamped,
+        } = run;
+        let plane = &place.plane;
+        let mut facts = Facts::new(place, &command, &command_id, timeout_clamped);
+        match start_and_pump(place, backend, &command, &subject, io, &control, &mut facts) {
+            Ok(Pumped { ended, stop }) => {
+                facts.ended = ended;
+                facts.stop = stop;
+            }
+            Err(problem) => facts.stop = Some(Stop::Lost(problem)),
+        }
+        facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
+        facts.finish(plane.ambient().monotonic().saturating_sub(began))
+    }
+}
+
+/// Runs a command in a standing place to its end, and tells the journal before and after.
+pub(crate) fn run(place: &Place, backend: &dyn Backend, run: Run<'_>) -> CommandOutcome {
+    let plane = &place.plane;
+    let prepared = match prepare(plane, &place.spec, run) {
+        Ok(prepared) => prepared,
+        Err(not) => return never_ran(plane, place.isolation.clone(), *not),
+    };
+    let intent = prepared.intent(plane, &place.id, &place.hash);
+    // Nothing happens that the journal does not know of.
+    if let Err(problem) = plane.append(vec![intent]) {
+        return never_ran(plane, place.isolation.clone(), prepared.refuse(problem));
+    }
+    let subject = prepared.run.subject.clone();
+    let (mut outcome, told) = prepared.run(place, backend);
+    if let Err(problem) = plane.record_all(&subject, told, &outcome) {
+        // The effect happened and the journal does not hold it: said, never passed over.
+        outcome.error.get_or_insert(problem);
+    }
+    outcome
+}
+
+/// Tells of a command that was never started.
 pub(crate) fn never_ran(
     plane: &Plane,
     isolation: Isolation,
-    run: Run<'_>,
-    problem: Problem,
+    not: NotStarted<'_>,
 ) -> CommandOutcome {
     let (milliseconds, random) = plane.ambient().id_parts();
-    let command_id = CommandId::new(milliseconds, random);
-    let mut outcome = outcome::refused(command_id, isolation, &run.command, problem);
-    if let Err(problem) = plane.record_all(&run.subject, Vec::new(), &outcome) {
+    never_ran_as(plane, CommandId::new(milliseconds, random), isolation, not)
+}
+
+/// The same of a command that has its id already.
+pub(crate) fn never_ran_as(
+    plane: &Plane,
+    command_id: CommandId,
+    isolation: Isolation,
+    not: NotStarted<'_>,
+) -> CommandOutcome {
+    let mut outcome = outcome::refused(command_id, isolation, &not.run.command, not.problem);
+    if let Err(problem) = plane.record_all(&not.run.subject, Vec::new(), &outcome) {
         outcome.error.get_or_insert(problem);
     }
     outcome
@@ -263,16 +344,4 @@ fn attach_terminal(ends: &mut Ends, master: OwnedFd) -> Result<(), Problem> {
     ends.stdin = Some(master.try_clone().map_err(failed)?);
     ends.stdout = Some(master);
     Ok(())
-}
-
-/// Writes the outcome down, then gives it.
-fn conclude(place: &Place, subject: &Subject, facts: Facts<'_>, began: Duration) -> CommandOutcome {
-    let plane = &place.plane;
-    let elapsed = plane.ambient().monotonic().saturating_sub(began);
-    let (mut outcome, events) = facts.finish(elapsed);
-    if let Err(problem) = plane.record_all(subject, events, &outcome) {
-        // The effect happened and the journal does not hold it: said, never passed over.
-        outcome.error.get_or_insert(problem);
-    }
-    outcome
 }

@@ -32,7 +32,6 @@ pub(super) struct Facts<'a> {
     place: &'a Place,
     command: &'a CommandSpec,
     pub(super) command_id: CommandId,
-    pub(super) intent: Option<u64>,
     pub(super) collection: Collection<'a>,
     pub(super) ended: Option<Ended>,
     pub(super) stop: Option<Stop>,
@@ -51,7 +50,6 @@ impl<'a> Facts<'a> {
             place,
             command,
             command_id: command_id.clone(),
-            intent: None,
             collection: Collection::new(place.output_limit, place.plane.masker()),
             ended: None,
             stop: None,
@@ -122,6 +120,7 @@ impl<'a> Facts<'a> {
             truncated: out_cut || err_cut || cut,
             elapsed_ms: elapsed.as_millis() as u64,
             isolation: self.place.isolation.clone(),
+            published: Vec::new(),
             denials,
             hints,
             stdout_full,
@@ -248,10 +247,15 @@ pub(super) fn refused(
         digest: None,
         dropped: 0,
     };
+    let status = match problem.code {
+        ErrorCode::Cancelled => Status::Cancelled,
+        ErrorCode::Denied => Status::Denied,
+        _ => Status::Error,
+    };
     CommandOutcome {
         command_id,
         success: false,
-        status: Status::Error,
+        status,
         output: String::new(),
         stdout: String::new(),
         stderr: String::new(),
@@ -262,6 +266,7 @@ pub(super) fn refused(
         truncated: false,
         elapsed_ms: 0,
         isolation,
+        published: Vec::new(),
         denials: Vec::new(),
         hints: Vec::new(),
         stdout_full: nothing(),
