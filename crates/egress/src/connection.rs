@@ -14,6 +14,7 @@ use crate::hold::Miss;
 use crate::proxy::Shared;
 use crate::refusal::{host_text, http_answer, printable, sentence, socks_code};
 use crate::relay::{Carried, Relay, RelayEnd};
+use crate::response::BodyAllowed;
 use crate::socks::{self, SocksError, SocksGreeting, SocksRequest};
 use crate::wait::{WaitEnd, close_gently, read_more, write_whole};
 
@@ -124,10 +125,14 @@ impl Connection<'_> {
             }
         };
         let early = bytes.split_off(head.length);
+        let allowed = match head.method.as_str() {
+            "HEAD" => BodyAllowed::No,
+            _ => BodyAllowed::Yes,
+        };
         let (protocol, carried, first) = match head.request {
             RequestTarget::Tunnel => (Protocol::Connect, Carried::Tunnel, Vec::new()),
             RequestTarget::Forward { head, body } => {
-                (Protocol::Http, Carried::Exchange(body), head)
+                (Protocol::Http, Carried::Exchange(body, allowed), head)
             }
         };
         Some(Wanted {
@@ -234,7 +239,7 @@ impl Connection<'_> {
             detail: None,
             repeated: 0,
         }));
-        let is_exchange = matches!(wanted.carried, Carried::Exchange(_));
+        let is_exchange = matches!(wanted.carried, Carried::Exchange(..));
         let (address, failed, end) = match self.dial(&permit) {
             Err(refusal) => {
                 let ended = match refusal.reason {

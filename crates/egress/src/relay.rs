@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::body::BodyFraming;
 use crate::decision::{Ended, Reason};
 use crate::limits::Limits;
-use crate::response::{ResponseHead, parse_response};
+use crate::response::{BodyAllowed, ResponseHead, parse_response};
 use crate::wait::{StopSignal, poll_for};
 
 /// Bytes that one direction takes at once.
@@ -22,7 +22,7 @@ pub(crate) enum Carried {
     /// Whatever either side says.
     Tunnel,
     /// One request, of which this is the rest, and its answer.
-    Exchange(BodyFraming),
+    Exchange(BodyFraming, BodyAllowed),
 }
 
 /// How carrying ended.
@@ -121,6 +121,9 @@ pub(crate) struct Relay<'a> {
     /// The head of the answer, as far as it came; `None` once it was passed on, and for a tunnel.
     head: Option<Vec<u8>>,
     head_limit: usize,
+    body_allowed: BodyAllowed,
+    /// What is left of the answer, where its end is known.
+    answer: Option<BodyFraming>,
     client_left: bool,
 }
 
@@ -154,10 +157,13 @@ impl<'a> Relay<'a> {
             body: None,
             head: None,
             head_limit: limits.head_bytes,
+            body_allowed: BodyAllowed::Yes,
+            answer: None,
             client_left: false,
         };
         let mut taken = early.len();
-        if let Carried::Exchange(mut body) = carried {
+        if let Carried::Exchange(mut body, body_allowed) = carried {
+            relay.body_allowed = body_allowed;
             taken = body.feed(early).map_err(|_| Ended::Broken)?;
             relay.up.reading = !body.is_over();
             relay.body = Some(body);
@@ -305,6 +311,7 @@ impl<'a> Relay<'a> {
         };
         self.down.reading = count > 0;
         let Some(head) = &mut self.head else {
+            self.end_answer();
             return Ok(());
         };
         if count == 0 {
@@ -319,16 +326,38 @@ impl<'a> Relay<'a> {
         let Some(bytes) = self.head.take() else {
             return Ok(());
         };
-        match parse_response(&bytes) {
+        match parse_response(&bytes, self.body_allowed) {
             ResponseHead::Partial if bytes.len() <= self.head_limit => self.head = Some(bytes),
             ResponseHead::Partial | ResponseHead::Unreadable => return Err(Failure::Upstream),
             ResponseHead::Interim { length } => {
                 self.down.put(&[&bytes[..length]]);
                 self.head = Some(bytes[length..].to_vec());
             }
-            ResponseHead::Final { length, head } => self.down.put(&[&head, &bytes[length..]]),
+            ResponseHead::Final { length, head, body } => {
+                self.answer = body;
+                self.down.put(&[&bytes[length..]]);
+                self.end_answer();
+                let rest = self.down.buffer[..self.down.end].to_vec();
+                self.down.put(&[&head, &rest]);
+            }
         }
         Ok(())
+    }
+
+    /// Leaves only what belongs to the answer in the buffer: not every host ends the connection
+    /// because it was told so.
+    fn end_answer(&mut self) {
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        match answer.feed(&self.down.buffer[..self.down.end]) {
+            Ok(taken) => {
+                self.down.end = taken;
+                self.down.reading &= !answer.is_over();
+            }
+            // The client can see for itself what it makes of such a body.
+            Err(_) => self.answer = None,
+        }
     }
 
     /// Tells each side of a tunnel that the other has said its last word.

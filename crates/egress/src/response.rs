@@ -1,5 +1,7 @@
 //! The head of a host's answer: passed on without what concerns only host and proxy.
 
+use crate::body::BodyFraming;
+use crate::chunked::ChunkedEnd;
 use crate::head::{MOST_FIELDS, dropped_names, push_field};
 
 /// What the head of an answer is.
@@ -10,13 +12,25 @@ pub(crate) enum ResponseHead {
     /// An interim answer, passed on as it came; the real one follows.
     Interim { length: usize },
     /// The answer, with the head to send instead.
-    Final { length: usize, head: Vec<u8> },
+    Final {
+        length: usize,
+        head: Vec<u8>,
+        /// Where its body ends; without it at the end of the connection.
+        body: Option<BodyFraming>,
+    },
     /// Nothing that a client should see.
     Unreadable,
 }
 
+/// Whether the answer to a request can have a body; that to a HEAD has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyAllowed {
+    Yes,
+    No,
+}
+
 /// Reads the head of an answer. Each connection carries one answer, and the client is told so.
-pub(crate) fn parse_response(bytes: &[u8]) -> ResponseHead {
+pub(crate) fn parse_response(bytes: &[u8], body_allowed: BodyAllowed) -> ResponseHead {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     let length = match response.parse(bytes) {
@@ -47,7 +61,33 @@ pub(crate) fn parse_response(bytes: &[u8]) -> ResponseHead {
     }
     push_field(&mut head, "Connection", b"close");
     head.extend_from_slice(b"\r\n");
-    ResponseHead::Final { length, head }
+    let body = match (body_allowed, code) {
+        (BodyAllowed::No, _) | (_, 204 | 304) => Some(BodyFraming::Length(0)),
+        _ => framing(response.headers),
+    };
+    ResponseHead::Final { length, head, body }
+}
+
+/// Finds where the body of an answer ends. What is not plain ends with the connection: the client is
+/// told that the connection ends anyway, so that a wrong guess could only cut it short.
+fn framing(fields: &[httparse::Header<'_>]) -> Option<BodyFraming> {
+    let mut framings = fields.iter().filter(|field| {
+        field.name.eq_ignore_ascii_case("content-length")
+            || field.name.eq_ignore_ascii_case("transfer-encoding")
+    });
+    let (first, second) = (framings.next()?, framings.next());
+    if second.is_some() {
+        return None;
+    }
+    if first.name.eq_ignore_ascii_case("transfer-encoding") {
+        let is_chunked = first.value.eq_ignore_ascii_case(b"chunked");
+        return is_chunked.then(|| BodyFraming::Chunked(ChunkedEnd::default()));
+    }
+    let text = std::str::from_utf8(first.value).ok()?;
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok().map(BodyFraming::Length)
 }
 
 #[cfg(test)]
@@ -60,10 +100,12 @@ mod tests {
     fn an_answer_says_that_the_connection_ends() {
         let bytes = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\
             X-Cofferdam-Reason: not_listed\r\nContent-Length: 2\r\n\r\nhi";
-        let ResponseHead::Final { length, head } = parse_response(bytes) else {
+        let ResponseHead::Final { length, head, body } = parse_response(bytes, BodyAllowed::Yes)
+        else {
             panic!("no answer");
         };
         assert_eq!(length, bytes.len() - 2);
+        assert_eq!(body, Some(BodyFraming::Length(2)));
         assert_eq!(
             String::from_utf8(head).expect("text"),
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"
@@ -73,27 +115,59 @@ mod tests {
     #[test]
     fn interim_answers_pass_and_a_change_of_protocol_does_not() {
         assert_eq!(
-            parse_response(b"HTTP/1.1 100 Continue\r\n\r\nHTTP"),
+            parse_response(b"HTTP/1.1 100 Continue\r\n\r\nHTTP", BodyAllowed::Yes),
             ResponseHead::Interim { length: 25 }
         );
         assert_eq!(
-            parse_response(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"),
+            parse_response(
+                b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+                BodyAllowed::Yes
+            ),
             ResponseHead::Unreadable
         );
         assert_eq!(
-            parse_response(b"HTTP/1.1 200 OK\r\nA: b"),
+            parse_response(b"HTTP/1.1 200 OK\r\nA: b", BodyAllowed::Yes),
             ResponseHead::Partial
         );
         assert_eq!(
-            parse_response(b"SSH-2.0-x\r\n\r\n"),
+            parse_response(b"SSH-2.0-x\r\n\r\n", BodyAllowed::Yes),
             ResponseHead::Unreadable
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_body_is_known_where_it_is_plain() {
+        let end = |fields: &str, allowed| {
+            let text = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+            match parse_response(text.as_bytes(), allowed) {
+                ResponseHead::Final { body, .. } => body,
+                other => panic!("{other:?}"),
+            }
+        };
+        let chunked = Some(BodyFraming::Chunked(ChunkedEnd::default()));
+        assert_eq!(
+            end("Transfer-Encoding: Chunked\r\n", BodyAllowed::Yes),
+            chunked
+        );
+        for fields in [
+            "",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\n",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+            "Content-Length: -1\r\n",
+        ] {
+            assert_eq!(end(fields, BodyAllowed::Yes), None, "{fields:?}");
+        }
+        assert_eq!(
+            end("Content-Length: 9\r\n", BodyAllowed::No),
+            Some(BodyFraming::Length(0))
         );
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_an_answer_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = parse_response(&bytes);
+            let _ = parse_response(&bytes, BodyAllowed::Yes);
         }
     }
 }
