@@ -16,6 +16,7 @@
 
 mod borrow;
 mod carry;
+mod commits;
 mod create;
 mod dispose;
 mod error;
@@ -44,6 +45,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::spec::{Digest, Identity};
 
+pub use commits::TaskCommit;
 pub use create::Worktree;
 pub use dispose::Dropped;
 pub use error::{GitFailure, WorkspaceError};
