@@ -53,6 +53,8 @@ codes! {
     ProcMountRefused = "proc_mount_refused";
     /// Root without CAP_SETFCAP cannot map its own uid.
     RootWithoutSetfcap = "root_without_setfcap";
+    /// A port that was to be opened outside is taken or not allowed.
+    PortTaken = "port_taken";
     /// bubblewrap is not installed.
     BwrapMissing = "bwrap_missing";
     /// bubblewrap failed to put the walls up.

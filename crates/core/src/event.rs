@@ -110,6 +110,8 @@ event_types! {
     APPROVAL_RESOLVED = "approval.resolved";
     /// A connection was decided. data: `{host, port, verdict, rule}`.
     NET_DECIDED = "net.decided";
+    /// Something inside began or ceased to listen. data: `{enclosure_id, port, state, published}`.
+    NET_LISTENING = "net.listening";
     /// A verifier began. data: `{checks[]}`.
     VERIFIER_STARTED = "verifier.started";
     /// One check ended. data: `{check, status, return_code, command_id}`.

@@ -30,5 +30,6 @@ pub mod operation;
 pub mod outcome;
 pub mod plan;
 pub mod policy;
+pub mod ports;
 pub mod spec;
 pub mod task;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
 use crate::id::CommandId;
+use crate::ports::PublishedPort;
 use crate::spec::{Gap, Mechanism, Network, ProviderKind};
 
 /// The status of anything that runs: one list everywhere.
@@ -238,6 +239,9 @@ pub struct CommandOutcome {
     pub elapsed_ms: u64,
     /// The walls.
     pub isolation: Isolation,
+    /// Ports of the inside that were opened outside, as long as the enclosure stood.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedPort>,
     /// What was denied.
     pub denials: Vec<Denial>,
     /// Guesses.

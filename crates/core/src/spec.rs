@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::bytes::BytePath;
+use crate::ports::PortPlan;
 
 /// Names what puts the walls up.
 #[derive(
@@ -406,6 +407,9 @@ pub struct EnclosureSpec {
     pub caches: Vec<CacheOverlay>,
     /// The network level in effect.
     pub network: Network,
+    /// Ports that cross the walls.
+    #[serde(default, skip_serializing_if = "PortPlan::is_empty")]
+    pub ports: PortPlan,
     /// What Landlock allows each command.
     pub landlock: LandlockSpec,
     /// What seccomp refuses each command.

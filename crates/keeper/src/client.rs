@@ -181,6 +181,26 @@ impl KeeperClient {
         }
     }
 
+    /// Makes a TCP socket inside that is not connected: connecting it, and waiting for that, is up to
+    /// the caller.
+    pub fn open_socket(&self, ipv6: bool) -> Result<OwnedFd, ClientError> {
+        match self.call(&KeeperRequest::OpenSocket { ipv6 }, &[])? {
+            (KeeperReply::Socket, mut descriptors) if descriptors.len() == 1 => {
+                Ok(descriptors.remove(0))
+            }
+            (reply, _) => Err(unexpected(&reply)),
+        }
+    }
+
+    /// Opens the lists of TCP sockets of the inside, of IPv4 and then of IPv6 where there is any, in
+    /// the form of `/proc/net/tcp`. They can be read again and again, from offset 0.
+    pub fn open_socket_tables(&self) -> Result<Vec<OwnedFd>, ClientError> {
+        match self.call(&KeeperRequest::OpenSocketTables, &[])? {
+            (KeeperReply::SocketTables, descriptors) if !descriptors.is_empty() => Ok(descriptors),
+            (reply, _) => Err(unexpected(&reply)),
+        }
+    }
+
     /// Asks for a sign of life.
     pub fn ping(&self) -> Result<(), ClientError> {
         self.done(&KeeperRequest::Ping)

@@ -78,6 +78,14 @@ pub enum KeeperRequest {
         /// Where; port 0 lets the kernel choose.
         address: SocketAddr,
     },
+    /// Makes a TCP socket inside that is not connected yet: where it goes, whoever holds it decides,
+    /// and waits by himself. Answered by `Socket`.
+    OpenSocket {
+        /// Whether it is one for IPv6.
+        ipv6: bool,
+    },
+    /// Opens the lists of TCP sockets of the inside. Answered by `SocketTables`.
+    OpenSocketTables,
     /// Answered by `Done`.
     Ping,
     /// Ends everything and leaves; not answered.
@@ -104,6 +112,11 @@ pub enum KeeperReply {
         /// Where it listens.
         address: SocketAddr,
     },
+    /// A socket that is not connected; carries it.
+    Socket,
+    /// The lists of TCP sockets, in the kernel's text form, read anew from offset 0; carries that of
+    /// IPv4 and, where there is IPv6, the one of it.
+    SocketTables,
     /// It is done.
     Done,
     /// It failed.

@@ -192,6 +192,20 @@ impl Keeper {
                 let (address, socket) = listen(address)?;
                 Ok((KeeperReply::Listening { address }, vec![socket]))
             }
+            KeeperRequest::OpenSocket { ipv6 } => {
+                let family = if ipv6 {
+                    AddressFamily::INET6
+                } else {
+                    AddressFamily::INET
+                };
+                Ok((KeeperReply::Socket, vec![tcp_socket(family)?]))
+            }
+            KeeperRequest::OpenSocketTables => {
+                let mut tables = vec![socket_table(c"/proc/self/net/tcp")?];
+                // A kernel without IPv6 has no list of it.
+                tables.extend(socket_table(c"/proc/self/net/tcp6"));
+                Ok((KeeperReply::SocketTables, tables))
+            }
             KeeperRequest::Ping | KeeperRequest::End => plain(KeeperReply::Done),
         }
     }
@@ -302,6 +316,17 @@ fn set_up(setup: &Setup) -> Result<Walls, SandboxError> {
     })
 }
 
+fn tcp_socket(family: AddressFamily) -> Result<OwnedFd, SandboxError> {
+    rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| SandboxError::new(Step::Listen, errno.raw_os_error()))
+}
+
+fn socket_table(path: &std::ffi::CStr) -> Result<OwnedFd, SandboxError> {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty())
+        .map_err(|errno| SandboxError::new(Step::Listen, errno.raw_os_error()))
+}
+
 fn listen(address: SocketAddr) -> Result<(SocketAddr, OwnedFd), SandboxError> {
     let failed = |errno: Errno| SandboxError::new(Step::Listen, errno.raw_os_error());
     let family = if address.is_ipv4() {
@@ -309,8 +334,7 @@ fn listen(address: SocketAddr) -> Result<(SocketAddr, OwnedFd), SandboxError> {
     } else {
         AddressFamily::INET6
     };
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(failed)?;
+    let socket = tcp_socket(family)?;
     rustix::net::bind(&socket, &address).map_err(failed)?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
     let bound = rustix::net::getsockname(&socket).map_err(failed)?;

@@ -87,6 +87,7 @@ pub(crate) fn outcome(
         truncated: false,
         elapsed_ms,
         isolation,
+        published: Vec::new(),
         denials,
         hints: Vec::new(),
         stdout_full: nothing(),

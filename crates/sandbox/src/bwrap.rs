@@ -380,6 +380,7 @@ mod tests {
             ],
             caches: Vec::new(),
             network: Network::None,
+            ports: cofferdam_core::ports::PortPlan::default(),
             landlock: LandlockSpec::default(),
             seccomp: SeccompSpec {
                 enabled: true,

@@ -45,6 +45,7 @@ pub(crate) fn outcome(status: Status) -> CommandOutcome {
             gaps: Vec::new(),
             uid: 1000,
         },
+        published: Vec::new(),
         denials: Vec::new(),
         hints: Vec::new(),
         stdout_full: whole.clone(),

@@ -166,6 +166,18 @@ fn check_landlock(policy: &EffectivePolicy, facts: &HostFacts) -> Result<(), Pro
         )
         .with_hint("choose --net none or --net full, or --provider bwrap"));
     }
+    let crossings = [
+        ("reach", policy.reach.is_empty()),
+        ("publish", policy.publish.is_empty()),
+    ];
+    for (field, empty) in crossings {
+        if policy.network.value != Network::Full && !empty {
+            return Err(
+                unenforceable(kind, field, "it gives no loopback, only no sockets at all")
+                    .with_hint("choose --provider bwrap, or --net full, which needs neither"),
+            );
+        }
+    }
     // A rule of Landlock cannot be taken back below an allowed directory.
     if let Some(denied) = policy
         .deny_read

@@ -11,6 +11,7 @@ use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
 use crate::facts::HostFacts;
 use crate::policy::{Caches, EffectivePolicy};
+use crate::ports::PortPlan;
 use crate::spec::{
     EnclosureSpec, Enforce, Gap, LandlockSpec, Mechanism, Mount, Network, ProviderKind,
     ResourceLimits, SeccompSpec, SocketFamilies,
@@ -98,6 +99,7 @@ pub fn prepare(
             "changes of protected names are undone, not prevented",
         ));
     }
+    let ports = ports(policy, provider, network, &mut gaps);
     let limits = limits(policy);
     let enforced_by = mechanisms(
         provider,
@@ -125,6 +127,7 @@ pub fn prepare(
         mounts: steps,
         caches,
         network,
+        ports,
         landlock,
         seccomp,
         protections,
@@ -175,6 +178,35 @@ fn private_places(provider: ProviderKind, facts: &HostFacts, scratch: &BytePath)
         }
     }
     places
+}
+
+/// Plans what crosses the walls; where there is no network of its own, nothing has to.
+fn ports(
+    policy: &EffectivePolicy,
+    provider: ProviderKind,
+    network: Network,
+    gaps: &mut Vec<Gap>,
+) -> PortPlan {
+    let values = PortPlan {
+        reach: policy.reach.iter().map(|one| one.value.clone()).collect(),
+        publish: policy.publish.iter().map(|one| one.value).collect(),
+    };
+    let is_apart = match provider {
+        ProviderKind::Direct | ProviderKind::Landlock => false,
+        _ => network != Network::Full,
+    };
+    if is_apart {
+        return values;
+    }
+    if !values.reach.is_empty() {
+        let why = "the host's network is there: every address is reached, named or not";
+        gaps.push(gap("reach", why));
+    }
+    if !values.publish.is_empty() {
+        let why = "the host's network is there: every port is open outside, named or not";
+        gaps.push(gap("publish", why));
+    }
+    PortPlan::default()
 }
 
 fn limits(policy: &EffectivePolicy) -> ResourceLimits {

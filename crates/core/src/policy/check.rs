@@ -4,6 +4,7 @@ use super::document::{Permission, PolicyDocument, ProviderChoice};
 use super::effective::Layer;
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
+use crate::ports::{PublishRule, ReachAddress};
 use crate::spec::{Access, Network, ProviderKind};
 
 fn unsupported(field: &str, instead: &str) -> Problem {
@@ -49,18 +50,6 @@ fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
         return Err(unsupported(
             "network_deny",
             "use network = \"none\", which denies every host",
-        ));
-    }
-    if is_filled(document.publish.as_ref()) {
-        return Err(unsupported(
-            "publish",
-            "use network = \"full\" to be reached",
-        ));
-    }
-    if is_filled(document.reach.as_ref()) {
-        return Err(unsupported(
-            "reach",
-            "use network = \"full\" to reach a port",
         ));
     }
     if is_filled(document.seed.as_ref()) {
@@ -187,6 +176,12 @@ fn check_values(document: &PolicyDocument) -> Result<(), Problem> {
     }
     for rule in document.protect.iter().flatten() {
         check_path("protect", &rule.path)?;
+    }
+    for text in document.reach.iter().flatten() {
+        text.parse::<ReachAddress>()?;
+    }
+    for text in document.publish.iter().flatten() {
+        text.parse::<PublishRule>()?;
     }
     if let Some(env) = &document.env {
         for name in env.allow.iter().flatten() {

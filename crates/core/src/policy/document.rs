@@ -63,10 +63,10 @@ pub struct PolicyDocument {
     /// Exceptions from what every command is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<AllowDocument>,
-    /// Ports of the inside that are opened outside.
+    /// Ports of the inside that are opened on loopback outside: `auto`, `3000`, `8080:3000`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<Vec<String>>,
-    /// Addresses of the outside that stand inside.
+    /// Services on loopback outside that stand at the same address inside: `127.0.0.1:5432`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Vec<String>>,
     /// Shell commands that prepare a fresh tree of a task.

@@ -9,6 +9,7 @@ use super::document::{
     ByteSize, Caches, Inherit, Permission, ProtectRule, ProviderChoice, Seconds,
 };
 use crate::bytes::BytePath;
+use crate::ports::{PublishRule, ReachAddress};
 use crate::spec::{Access, Digest, Network, ProviderKind};
 
 /// Where a value of a policy comes from, in the order in which layers are laid.
@@ -122,6 +123,10 @@ pub struct EffectivePolicy {
     pub limits: EffectiveLimits,
     /// Exceptions.
     pub allow: EffectiveAllow,
+    /// Services of the outside that stand inside.
+    pub reach: Vec<Sourced<ReachAddress>>,
+    /// Ports of the inside that are opened outside.
+    pub publish: Vec<Sourced<PublishRule>>,
     /// Shell commands that prepare a fresh tree.
     pub setup: Sourced<Vec<String>>,
     /// Which operations ask.
@@ -203,6 +208,8 @@ impl EffectivePolicy {
                 signal_peers: plain(false),
                 sockets: Vec::new(),
             },
+            reach: Vec::new(),
+            publish: Vec::new(),
             setup: plain(Vec::new()),
             permission: plain(Permission::Unrestricted),
             proposals: Vec::new(),

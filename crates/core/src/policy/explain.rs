@@ -157,6 +157,15 @@ fn rules(policy: &EffectivePolicy, enclosure: &EnclosureSpec) -> Vec<RuleExplana
             &[Mechanism::Seccomp],
         ),
     ];
+    let crossing = |what: &str, value: String, layer: Layer| {
+        rule(format!("{what} {value} ({layer})"), None, network)
+    };
+    for address in &policy.reach {
+        list.push(crossing("reach", address.value.to_string(), address.layer));
+    }
+    for port in &policy.publish {
+        list.push(crossing("publish", port.value.to_string(), port.layer));
+    }
     for path in &policy.deny_read {
         let text = format!("deny_read ({})", path.layer);
         list.push(rule(

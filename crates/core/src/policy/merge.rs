@@ -1,11 +1,14 @@
 //! Laying the layers: owners override up to the ceiling, project and request only narrow.
 
+use std::str::FromStr;
+
 use super::check::check_document;
 use super::document::{EnvironmentDocument, PolicyDocument, ProviderChoice};
 use super::effective::{EffectivePolicy, Layer, Sourced};
 use super::narrow::narrow;
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
+use crate::ports::PublishRule;
 
 /// For each field, what narrower means; the words of the published table.
 pub const NARROWING: &[(&str, &str)] = &[
@@ -34,6 +37,8 @@ pub const NARROWING: &[(&str, &str)] = &[
     ("caches", "none < read_only < private"),
     ("limits", "a smaller number; no number is the largest"),
     ("allow", "false < true, fewer paths"),
+    ("reach", "fewer addresses; a project file only proposes"),
+    ("publish", "fewer ports; a project file only proposes"),
     (
         "setup",
         "neither, it runs inside the walls; a request may not set it",
@@ -153,6 +158,16 @@ pub(super) fn add<T: PartialEq + Clone>(
     }
 }
 
+/// Reads values that were checked with the document.
+pub(super) fn parsed<T: FromStr>(list: Option<&Vec<String>>) -> Option<Vec<T>> {
+    list.map(|list| list.iter().filter_map(|text| text.parse().ok()).collect())
+}
+
+/// Tells whether rules allow what another one opens.
+pub(super) fn publishes(allowed: &[PublishRule], wanted: PublishRule) -> bool {
+    allowed.contains(&wanted) || allowed.contains(&PublishRule::Auto)
+}
+
 fn set<T: Clone>(place: &mut Sourced<T>, value: Option<&T>, layer: Layer) {
     if let Some(value) = value {
         *place = Sourced::new(value.clone(), layer);
@@ -178,6 +193,10 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
     add(&mut policy.write, document.write.as_ref(), layer);
     add(&mut policy.deny_read, document.deny_read.as_ref(), layer);
     add(&mut policy.protect, document.protect.as_ref(), layer);
+    let reach = parsed(document.reach.as_ref());
+    add(&mut policy.reach, reach.as_ref(), layer);
+    let publish = parsed(document.publish.as_ref());
+    add(&mut policy.publish, publish.as_ref(), layer);
     if let Some(env) = &document.env {
         set(&mut policy.env.inherit, env.inherit.as_ref(), layer);
         add(&mut policy.env.allow, env.allow.as_ref(), layer);
@@ -215,6 +234,8 @@ fn lower(policy: &mut EffectivePolicy, document: &PolicyDocument) {
         write: None,
         setup: None,
         fallback: None,
+        reach: None,
+        publish: None,
         env: document
             .env
             .clone()
@@ -280,6 +301,19 @@ fn hold_ceiling(
         && policy.caches.value > most
     {
         say("caches", "it allows less".to_owned());
+    }
+    if let Some(most) = parsed(ceiling.reach.as_ref())
+        && let Some(over) = policy.reach.iter().find(|one| !most.contains(&one.value))
+    {
+        say("reach", format!("it does not allow {}", over.value));
+    }
+    if let Some(most) = parsed(ceiling.publish.as_ref())
+        && let Some(over) = policy
+            .publish
+            .iter()
+            .find(|one| !publishes(&most, one.value))
+    {
+        say("publish", format!("it does not allow {}", over.value));
     }
     if let Some(most) = ceiling.permission
         && policy.permission.value > most

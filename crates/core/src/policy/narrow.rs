@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::document::{PolicyDocument, ProviderChoice};
 use super::effective::{EffectivePolicy, Layer, Proposal, Sourced};
-use super::merge::{add, is_at_least, is_subset};
+use super::merge::{add, is_at_least, is_subset, parsed, publishes};
 use crate::bytes::BytePath;
 use crate::spec::{Access, ProviderKind};
 
@@ -73,6 +73,30 @@ impl Narrower<'_> {
             .collect();
         for value in beyond {
             self.refuse(field, &value, "not among what is allowed");
+        }
+    }
+
+    /// Takes what may cross the walls. A project file only proposes: what it does not name is none of
+    /// its business. A request keeps what it names and may have.
+    fn crossings<T: Clone + Serialize>(
+        &mut self,
+        field: &str,
+        place: &mut Vec<Sourced<T>>,
+        wanted: Option<Vec<T>>,
+        allows: impl Fn(&[T], &T) -> bool,
+    ) {
+        let Some(wanted) = wanted else { return };
+        let allowed = values(place);
+        let (kept, beyond): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|one| allows(&allowed, one));
+        if self.layer != Layer::Project {
+            *place = kept
+                .into_iter()
+                .map(|value| Sourced::new(value, self.layer))
+                .collect();
+        }
+        for value in beyond {
+            self.refuse(field, &value, "only the owner may open the walls");
         }
     }
 
@@ -203,6 +227,18 @@ pub(super) fn narrow(
         );
         narrower.subset("allow.sockets", &mut own.sockets, allow.sockets.as_ref());
     }
+    narrower.crossings(
+        "reach",
+        &mut policy.reach,
+        parsed(document.reach.as_ref()),
+        |allowed, wanted| allowed.contains(wanted),
+    );
+    narrower.crossings(
+        "publish",
+        &mut policy.publish,
+        parsed(document.publish.as_ref()),
+        |allowed, wanted| publishes(allowed, *wanted),
+    );
     if let Some(setup) = &document.setup {
         if layer == Layer::Request {
             narrower.refuse("setup", setup, "a request brings no commands of its own");

@@ -108,6 +108,7 @@ pub(crate) fn spec(provider: ProviderKind, workspace: &std::path::Path) -> Enclo
         },
         caches: Vec::new(),
         network: if walls { Network::None } else { Network::Full },
+        ports: cofferdam_core::ports::PortPlan::default(),
         landlock: LandlockSpec {
             paths: if provider == ProviderKind::Landlock {
                 vec![
