@@ -3,6 +3,11 @@
 //! It has another profile and another target directory than what is being built, so that plain
 //! `cargo build` suffices and neither disturbs the other.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a build script is told everything by variables, and cargo is started by it"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
