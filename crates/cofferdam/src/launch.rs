@@ -50,6 +50,8 @@ fn document(context: &Context, walls: &WallArguments) -> Result<PolicyDocument, 
         network: walls.net.map(NetworkChoice::level),
         read: paths(&walls.ro)?,
         write: paths(&walls.rw)?,
+        reach: (!walls.reach.is_empty()).then(|| walls.reach.clone()),
+        publish: (!walls.publish.is_empty()).then(|| walls.publish.clone()),
         ..PolicyDocument::default()
     })
 }

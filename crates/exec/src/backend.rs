@@ -3,8 +3,12 @@
 //! Real providers reach a keeper; the in-memory double plays a script. Above this line nothing
 //! knows which of them it is: one loop pumps, waits and ends (see the `run` module).
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use cofferdam_core::error::Problem;
 use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
@@ -95,4 +99,36 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Tells whether the place still stands.
     fn is_standing(&self) -> bool;
+
+    /// Gives the network of a place that has one of its own, and somebody inside who opens sockets.
+    fn network(&self) -> Option<Arc<dyn InnerNetwork>> {
+        None
+    }
+}
+
+/// A network of a place's own, of which sockets are handed out.
+pub(crate) trait InnerNetwork: Debug + Send + Sync {
+    /// Opens a listening socket inside.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, or that the place is gone.
+    fn listen(&self, address: SocketAddr) -> io::Result<OwnedFd>;
+
+    /// Tells which listeners inside are the plane's own, by their inodes.
+    fn own_listeners(&self) -> BTreeSet<u64>;
+
+    /// Makes a TCP socket of the inside, to be connected by whoever asked.
+    ///
+    /// # Errors
+    ///
+    /// As for `listen`.
+    fn open_socket(&self, ipv6: bool) -> io::Result<OwnedFd>;
+
+    /// Opens the lists of TCP sockets of the inside, see `/proc/net/tcp`.
+    ///
+    /// # Errors
+    ///
+    /// As for `listen`.
+    fn open_socket_tables(&self) -> io::Result<Vec<OwnedFd>>;
 }

@@ -8,12 +8,14 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{NewEvent, Severity, Subject, event_type};
 use cofferdam_core::id::EnclosureId;
 use cofferdam_core::outcome::{CommandOutcome, EndedBy, Isolation, IsolationLevel};
+use cofferdam_core::ports::PublishedPort;
 use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec, StreamPlan, Variable};
 use serde_json::json;
 
 use crate::backend::Backend;
 use crate::guard::Guard;
 use crate::plane::Plane;
+use crate::ports::Ports;
 use crate::provider::{self, Occupancy, Scratch};
 use crate::quiet;
 use crate::run::{self, NotStarted, Run};
@@ -28,11 +30,20 @@ pub(crate) struct Place {
     pub(crate) isolation: Isolation,
     pub(crate) output_limit: Option<u64>,
     guard: Option<Guard>,
+    ports: Option<Ports>,
 }
 
 impl Place {
     pub(crate) const fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
+    }
+
+    /// Lists the ports of the place that were opened outside.
+    pub(crate) fn published(&self) -> Vec<PublishedPort> {
+        self.ports
+            .as_ref()
+            .map(Ports::published)
+            .unwrap_or_default()
     }
 }
 
@@ -149,6 +160,7 @@ impl Enclosure {
     pub fn end_now(&self) {
         let standing = lock(&self.standing).as_ref().map(Arc::clone);
         if let Some(standing) = standing {
+            standing.place.ports.as_ref().inspect(|ports| ports.stop());
             standing.backend.end();
         }
     }
@@ -235,12 +247,22 @@ impl Planned {
             spec,
             isolation,
         } = self;
-        let raised = raise(plane, &spec, occupancy).map_err(|problem| {
+        let about = About {
+            plane,
+            subject,
+            id: &id,
+        };
+        let raised = raise(&about, &spec, occupancy).map_err(|problem| {
             let data = json!({"enclosure_id": id, "reason": "failed", "problem": problem});
             plane.record_later(subject, event_type::ISOLATION_ENDED, Severity::Error, data);
             problem
         });
-        let (scratch, guard, backend) = raised?;
+        let Raised {
+            scratch,
+            guard,
+            ports,
+            backend,
+        } = raised?;
         plane.record_later(
             subject,
             event_type::ISOLATION_ENCLOSED,
@@ -263,6 +285,7 @@ impl Planned {
             isolation,
             output_limit,
             guard,
+            ports,
         };
         Ok(Standing {
             place,
@@ -321,9 +344,32 @@ pub(crate) fn run_once(
     outcome
 }
 
-type Raised = (Option<Scratch>, Option<Guard>, Box<dyn Backend>);
+/// On whose behalf a place is put up.
+struct About<'a> {
+    plane: &'a Plane,
+    subject: &'a Subject,
+    id: &'a EnclosureId,
+}
 
-fn raise(plane: &Plane, spec: &EnclosureSpec, occupancy: Occupancy) -> Result<Raised, Problem> {
+struct Raised {
+    scratch: Option<Scratch>,
+    guard: Option<Guard>,
+    ports: Option<Ports>,
+    backend: Box<dyn Backend>,
+}
+
+fn raise(
+    about: &About<'_>,
+    spec: &EnclosureSpec,
+    occupancy: Occupancy,
+) -> Result<Raised, Problem> {
+    // Ports are asked of the keeper while commands run.
+    let occupancy = if spec.ports.is_empty() {
+        occupancy
+    } else {
+        Occupancy::Many
+    };
+    let plane = about.plane;
     let scratch = if provider::needs_scratch(spec) {
         Some(Scratch::make(spec)?)
     } else {
@@ -335,14 +381,32 @@ fn raise(plane: &Plane, spec: &EnclosureSpec, occupancy: Occupancy) -> Result<Ra
     if let Some(problem) = guard.as_ref().and_then(Guard::look) {
         return Err(problem);
     }
-    Ok((scratch, guard, backend))
+    let ports = match backend.network() {
+        Some(network) if !spec.ports.is_empty() => Some(Ports::open(
+            plane,
+            about.subject,
+            about.id,
+            &spec.ports,
+            network,
+        )?),
+        _ => None,
+    };
+    Ok(Raised {
+        scratch,
+        guard,
+        ports,
+        backend,
+    })
 }
 
 fn take_down(standing: Option<Arc<Standing>>, reason: &str, subject: &Subject) -> EndedBy {
     let Some(standing) = standing else {
         return EndedBy::Itself;
     };
+    let ports = standing.place.ports.as_ref();
+    ports.inspect(|ports| ports.stop());
     let by = standing.backend.end();
+    ports.inspect(|ports| ports.end());
     standing.place.plane.record_later(
         subject,
         event_type::ISOLATION_ENDED,

@@ -10,11 +10,13 @@ use cofferdam_core::event::{NewEvent, Severity, Subject, event_type};
 use cofferdam_core::id::{CommandId, EventId, LeaseId};
 use cofferdam_core::mask::Masker;
 use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
+use cofferdam_core::ports::PublishedPort;
 use cofferdam_core::spec::EnclosureSpec;
 use cofferdam_journal::{DataDir, Journal, JournalError, Lease, MemoryJournal, SystemAmbient};
 use serde_json::Value;
 
 use crate::enclosure::{self, Enclosure};
+use crate::ports::PortHook;
 use crate::provider;
 use crate::provider::memory::Script;
 use crate::run::{Run, Told};
@@ -54,6 +56,7 @@ struct Inner {
     settled: Vec<Settled>,
     keeper: OnceLock<OwnedFd>,
     spawner: OnceLock<Spawner>,
+    port_hook: OnceLock<PortHook>,
 }
 
 impl Drop for Inner {
@@ -120,6 +123,7 @@ impl Plane {
             settled,
             keeper: OnceLock::new(),
             spawner: OnceLock::new(),
+            port_hook: OnceLock::new(),
         })))
     }
 
@@ -347,6 +351,18 @@ impl Plane {
                 format!("cannot duplicate the keeper's file: {error}"),
             )
         })
+    }
+
+    /// Says who is told of each port of an enclosure that is opened outside, at once and from another
+    /// thread. Only the first who asks is told.
+    pub fn on_published_port(&self, hook: impl Fn(&PublishedPort) + Send + Sync + 'static) {
+        let _ = self.0.port_hook.set(PortHook::new(hook));
+    }
+
+    pub(crate) fn tell_port(&self, port: &PublishedPort) {
+        if let Some(hook) = self.0.port_hook.get() {
+            hook.tell(port);
+        }
     }
 
     /// Gives the thread that starts keepers; planes that start none have none.

@@ -4,6 +4,8 @@
 mod conformance;
 #[path = "main/kills.rs"]
 mod kills;
+#[path = "main/ports.rs"]
+mod ports;
 #[path = "main/smoke.rs"]
 mod smoke;
 #[path = "main/worktree.rs"]

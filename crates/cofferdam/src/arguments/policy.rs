@@ -90,6 +90,12 @@ pub(crate) struct WallArguments {
     /// Variable for the command, with a value or taken from here; may be given several times
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
+    /// Service on loopback here that stands at the same address inside; may be given several times
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) reach: Vec<String>,
+    /// Port of the inside that is opened on 127.0.0.1 here, or every one; may be given several times
+    #[arg(long, value_name = "auto|[OUTSIDE:]PORT")]
+    pub(crate) publish: Vec<String>,
     /// Policy file in place of the user's own
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,

@@ -1,14 +1,17 @@
 //! A place with a keeper in it: how the real providers start, signal and end commands.
 
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::limits;
 use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
-use cofferdam_core::spec::{CommandSpec, EnclosureSpec, ProviderKind, ResourceLimits, Variable};
+use cofferdam_core::spec::{CommandSpec, EnclosureSpec, Network, ProviderKind, ResourceLimits, Variable};
 use cofferdam_keeper::{
     ChannelError, ClientError, Exited, KeeperClient, SignalTarget, SpawnRequest, SupervisorClient,
     SupervisorReply,
@@ -21,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::Occupancy;
 use super::bwrap::{Complaint, inner};
 use super::scratch::CacheLayers;
-use crate::backend::{Backend, Ended, Exit, Recipient, RunningCommand, Started, Stdio};
+use crate::backend::{Backend, Ended, Exit, InnerNetwork, Recipient, RunningCommand, Started, Stdio};
 
 /// How long the processes of a place may take to leave before they are killed.
 const LEAVE: Duration = Duration::from_millis(1_000);
@@ -48,6 +51,10 @@ struct Shared {
     /// Whether Landlock decides about files, so that a terminal needs a rule of its own.
     terminal_rule: bool,
     namespace: bool,
+    /// Whether the place has a network of its own.
+    network: bool,
+    /// Inodes of the listeners inside that were made for the plane.
+    listeners: Mutex<BTreeSet<u64>>,
     /// Whether the keeper's first answer still waits in its channel.
     unanswered: bool,
 }
@@ -90,6 +97,8 @@ impl KeeperBackend {
             limits: spec.limits.clone(),
             terminal_rule: !spec.landlock.paths.is_empty(),
             namespace: spec.provider == ProviderKind::Bwrap,
+            network: spec.provider == ProviderKind::Bwrap && spec.network != Network::Full,
+            listeners: Mutex::default(),
             unanswered: occupancy == Occupancy::One,
         }))
     }
@@ -152,11 +161,36 @@ impl Shared {
         answer.err().map(|error| self.complain(&error))
     }
 
+    /// Closing the channel is the request to end everything. Another thread that waits for an answer
+    /// holds it: a keeper that gives none is killed, which ends that wait.
+    fn close_channel(&self) {
+        let until = Instant::now() + LEAVE;
+        loop {
+            match self.keeper.try_lock() {
+                Ok(mut keeper) => return drop(keeper.take()),
+                Err(TryLockError::Poisoned(held)) => return drop(held.into_inner().take()),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(TryLockError::WouldBlock) => return,
+            }
+        }
+    }
+
+    /// Asks the keeper for a descriptor.
+    fn ask<T>(&self, request: impl Fn(&KeeperClient) -> Result<T, ClientError>) -> io::Result<T> {
+        let keeper = lock(&self.keeper);
+        let keeper = keeper.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        request(keeper).map_err(|error| match error {
+            ClientError::Refused(refused) => io::Error::from_raw_os_error(refused.errno),
+            other => io::Error::other(other.to_string()),
+        })
+    }
+
     fn end(&self) -> EndedBy {
         self.standing.store(false, Ordering::Release);
         lock(&self.idle).clear();
-        // Closing the channel is the request to end everything.
-        drop(lock(&self.keeper).take());
+        self.close_channel();
         let Some(process) = lock(&self.process).take() else {
             return EndedBy::Itself;
         };
@@ -274,6 +308,33 @@ impl Backend for KeeperBackend {
 
     fn is_standing(&self) -> bool {
         self.0.standing.load(Ordering::Acquire)
+    }
+
+    fn network(&self) -> Option<Arc<dyn InnerNetwork>> {
+        self.0
+            .network
+            .then(|| Arc::clone(&self.0) as Arc<dyn InnerNetwork>)
+    }
+}
+
+impl InnerNetwork for Shared {
+    fn listen(&self, address: SocketAddr) -> io::Result<OwnedFd> {
+        let socket = self.ask(|keeper| keeper.listen(address).map(|(_, socket)| socket))?;
+        let inode = rustix::fs::fstat(&socket)?.st_ino;
+        lock(&self.listeners).insert(inode);
+        Ok(socket)
+    }
+
+    fn own_listeners(&self) -> BTreeSet<u64> {
+        lock(&self.listeners).clone()
+    }
+
+    fn open_socket(&self, ipv6: bool) -> io::Result<OwnedFd> {
+        self.ask(|keeper| keeper.open_socket(ipv6))
+    }
+
+    fn open_socket_tables(&self) -> io::Result<Vec<OwnedFd>> {
+        self.ask(KeeperClient::open_socket_tables)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::protect::{self, Snapshot};
 use crate::provider::Occupancy;
 use outcome::Facts;
 pub(crate) use outcome::Told;
+pub(crate) use pump::set_nonblocking;
 use pump::{Ends, Pump, Pumped, Stop, TimeLimits};
 
 /// One command to run in an enclosure.

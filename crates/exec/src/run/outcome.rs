@@ -120,7 +120,7 @@ impl<'a> Facts<'a> {
             truncated: out_cut || err_cut || cut,
             elapsed_ms: elapsed.as_millis() as u64,
             isolation: self.place.isolation.clone(),
-            published: Vec::new(),
+            published: self.place.published(),
             denials,
             hints,
             stdout_full,

@@ -420,7 +420,7 @@ fn read_source(ends: &mut Ends, buffer: &mut [u8]) {
 }
 
 /// Makes a descriptor return instead of waiting.
-pub(super) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;
     Ok(())

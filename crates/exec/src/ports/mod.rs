@@ -1,0 +1,274 @@
+//! Ports that cross the walls of an enclosure with a network of its own.
+//!
+//! A service of the outside that is reached stands inside at the same address: the keeper makes the
+//! listener there and hands it out, and whoever connects to it is joined with the service. A port of
+//! the inside that is published has a listener on loopback outside, joined with a socket that the
+//! keeper made inside. One thread for each enclosure moves the bytes; it ends with the enclosure, and
+//! with the plane in any case.
+
+mod base;
+mod connection;
+mod forward;
+mod table;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::event::Subject;
+use cofferdam_core::id::EnclosureId;
+use cofferdam_core::ports::{PortPlan, PublishRule, PublishedPort, ReachAddress};
+use rustix::event::{EventfdFlags, eventfd};
+
+pub use base::PortBase;
+use forward::Forwarder;
+
+use crate::backend::InnerNetwork;
+use crate::plane::Plane;
+use crate::run::set_nonblocking;
+
+/// The ports of one enclosure. Dropping it closes them.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    state: Arc<State>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread and its owner share.
+#[derive(Debug)]
+struct State {
+    wake: OwnedFd,
+    stop: AtomicBool,
+    published: Mutex<Vec<PublishedPort>>,
+}
+
+/// For whom a listener takes connections.
+#[derive(Debug, Clone)]
+enum Route {
+    /// For a service outside; the listener stands inside.
+    Reach {
+        service: ReachAddress,
+        at: SocketAddr,
+    },
+    /// For a port inside; the listener stands outside.
+    Publish { inside: u16 },
+}
+
+#[derive(Debug)]
+struct Listener {
+    socket: OwnedFd,
+    route: Route,
+}
+
+/// On whose behalf something is told to the journal.
+#[derive(Debug)]
+struct Teller {
+    plane: Plane,
+    subject: Subject,
+    enclosure: EnclosureId,
+}
+
+impl Ports {
+    /// Opens what a plan names, and begins to serve it.
+    ///
+    /// # Errors
+    ///
+    /// `port_taken` for a port outside that cannot be had, `io` when a listener cannot be made
+    /// inside; nothing is open then.
+    pub(crate) fn open(
+        plane: &Plane,
+        subject: &Subject,
+        enclosure: &EnclosureId,
+        plan: &PortPlan,
+        network: Arc<dyn InnerNetwork>,
+    ) -> Result<Self, Problem> {
+        let failed = |error: io::Error| {
+            Problem::new(
+                ErrorCode::Io,
+                format!("the ports of an enclosure cannot be served: {error}"),
+            )
+        };
+        let mut listeners = reach(plan, network.as_ref())?;
+        let opened = publish(plan)?;
+        let state = Arc::new(State {
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|errno| failed(errno.into()))?,
+            stop: AtomicBool::new(false),
+            published: Mutex::default(),
+        });
+        let teller = Teller {
+            plane: plane.clone(),
+            subject: subject.clone(),
+            enclosure: enclosure.clone(),
+        };
+        for (listener, port) in opened {
+            listeners.push(listener);
+            state.publish(&teller, port);
+        }
+        let tables = if plan.publish.is_empty() {
+            Vec::new()
+        } else {
+            network.open_socket_tables().map_err(failed)?
+        };
+        let forwarder = Forwarder::new(
+            Arc::clone(&state),
+            teller,
+            network,
+            listeners,
+            table::Tables::new(tables),
+            plan.is_automatic(),
+        );
+        let thread = std::thread::Builder::new()
+            .name("cofferdam-ports".to_owned())
+            .spawn(move || forwarder.run())
+            .map_err(failed)?;
+        Ok(Self {
+            state,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Lists the ports that were opened outside, also those that are closed again.
+    pub(crate) fn published(&self) -> Vec<PublishedPort> {
+        lock(&self.state.published).clone()
+    }
+
+    /// Asks for the end, and does not wait for it.
+    pub(crate) fn stop(&self) {
+        self.state.stop.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.state.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Closes everything, and waits until it is so.
+    pub(crate) fn end(&self) {
+        self.stop();
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            // A thread that panicked has dropped what it held.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl State {
+    /// Tells that a port is open outside.
+    fn publish(&self, teller: &Teller, port: PublishedPort) {
+        let mut published = lock(&self.published);
+        if published.contains(&port) {
+            return;
+        }
+        published.push(port.clone());
+        drop(published);
+        teller.plane.tell_port(&port);
+    }
+}
+
+/// Makes the listeners inside for what is reached.
+fn reach(plan: &PortPlan, network: &dyn InnerNetwork) -> Result<Vec<Listener>, Problem> {
+    let mut listeners = Vec::new();
+    let mut taken = BTreeSet::new();
+    for service in &plan.reach {
+        for (index, at) in service.sockets().into_iter().enumerate() {
+            // Two names of one address are one service.
+            if !taken.insert(at) {
+                continue;
+            }
+            let made = network.listen(at).and_then(|socket| {
+                set_nonblocking(socket.as_fd())?;
+                Ok(socket)
+            });
+            match made {
+                Ok(socket) => listeners.push(Listener {
+                    socket,
+                    route: Route::Reach {
+                        service: service.clone(),
+                        at,
+                    },
+                }),
+                // A machine without IPv6 has nothing there to reach.
+                Err(_) if index > 0 => {}
+                Err(error) => {
+                    return Err(Problem::new(
+                        ErrorCode::Io,
+                        format!("{service} cannot stand inside: {error}"),
+                    )
+                    .with_field("reach"));
+                }
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+/// Opens the ports outside that are named.
+fn publish(plan: &PortPlan) -> Result<Vec<(Listener, PublishedPort)>, Problem> {
+    let mut opened = Vec::new();
+    for rule in &plan.publish {
+        let PublishRule::Port { outside, inside } = rule else {
+            continue;
+        };
+        let one = outer_listener(outside.get(), inside.get()).map_err(|error| {
+            Problem::new(
+                ErrorCode::PortTaken,
+                format!("port {outside} cannot be opened on 127.0.0.1: {error}"),
+            )
+            .with_field("publish")
+            .with_hint(format!(
+                "choose another one outside, OUTSIDE:{inside}, or let one be found: auto"
+            ))
+        })?;
+        opened.push(one);
+    }
+    Ok(opened)
+}
+
+/// Opens a port on loopback outside for one inside; 0 lets the kernel choose.
+fn outer_listener(outside: u16, inside: u16) -> io::Result<(Listener, PublishedPort)> {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, outside))?;
+    socket.set_nonblocking(true)?;
+    let address = socket.local_addr()?.to_string();
+    let listener = Listener {
+        socket: socket.into(),
+        route: Route::Publish { inside },
+    };
+    let port = PublishedPort {
+        port: inside,
+        address,
+    };
+    Ok((listener, port))
+}
+
+/// Who is told of each port that is opened outside, while a command runs.
+pub(crate) struct PortHook(Box<dyn Fn(&PublishedPort) + Send + Sync>);
+
+impl PortHook {
+    pub(crate) fn new(hook: impl Fn(&PublishedPort) + Send + Sync + 'static) -> Self {
+        Self(Box::new(hook))
+    }
+
+    pub(crate) fn tell(&self, port: &PublishedPort) {
+        (self.0)(port);
+    }
+}
+
+impl std::fmt::Debug for PortHook {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("PortHook")
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each value is whole after every statement that changes it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
