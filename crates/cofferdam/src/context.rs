@@ -106,6 +106,10 @@ impl Context {
         let mut options = RuntimeOptions::new(self.surroundings()?, Arc::clone(&self.ambient));
         options.data_dir = Some(self.data_dir()?);
         let runtime = Runtime::open(options)?;
+        let output = self.output;
+        runtime
+            .plane()
+            .on_published_port(move |port| output.published(port));
         for settled in runtime.settled() {
             self.output.note(&settled_line(settled));
         }

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use cofferdam_core::error::Problem;
+use cofferdam_core::ports::PublishedPort;
 use serde::Serialize;
 use serde_json::json;
 
@@ -77,6 +78,18 @@ impl Output {
         for line in text.lines() {
             let _ = writeln!(stream, "{}", render::note(line));
         }
+    }
+
+    /// Says that a port was opened, while a command runs that may have made the terminal its own.
+    #[expect(clippy::unused_self, reason = "one door for all that is printed")]
+    pub(crate) fn published(self, port: &PublishedPort) {
+        let mut stream = anstream::stderr().lock();
+        let end = if io::stderr().is_terminal() {
+            "\r\n"
+        } else {
+            "\n"
+        };
+        let _ = write!(stream, "{}{end}", render::note(&render::published(port)));
     }
 
     /// Says what failed on standard error.

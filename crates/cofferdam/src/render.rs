@@ -19,6 +19,7 @@ use std::fmt::{Display, Write as _};
 
 use anstyle::{AnsiColor, Style};
 use cofferdam_core::error::Problem;
+use cofferdam_core::ports::PublishedPort;
 
 /// Success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -41,6 +42,12 @@ pub(crate) fn paint(style: Style, text: impl Display) -> String {
 /// Renders a line that the program says on its own account.
 pub(crate) fn note(text: &str) -> String {
     format!("{} {text}", paint(FAINT, "cofferdam:"))
+}
+
+/// Renders where a port of the inside is found.
+pub(crate) fn published(port: &PublishedPort) -> String {
+    let place = format_args!("http://{}", port.address);
+    format!("port {} is open at {}", port.port, paint(PLACE, place))
 }
 
 /// Renders a problem with what to do about it.

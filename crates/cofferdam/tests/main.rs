@@ -10,6 +10,8 @@ mod input;
 mod journal;
 #[path = "main/policy.rs"]
 mod policy;
+#[path = "main/ports.rs"]
+mod ports;
 #[path = "main/scene.rs"]
 mod scene;
 #[path = "main/serve.rs"]

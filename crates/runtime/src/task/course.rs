@@ -8,7 +8,7 @@ use cofferdam_core::id::{AgentId, EvidenceId, TaskId, ThreadId};
 use cofferdam_core::limits;
 use cofferdam_core::outcome::{CommandOutcome, Denial, Status};
 use cofferdam_core::task::EvidenceItem;
-use cofferdam_exec::Control;
+use cofferdam_exec::{Control, PortBase};
 use cofferdam_journal::Query;
 use serde_json::{Value, json};
 
@@ -38,6 +38,8 @@ pub(crate) struct Course<'a> {
     /// The first failure of the journal; what happens goes on and is told by the result.
     pub(crate) trouble: Option<Problem>,
     denials: HashMap<Denial, usize>,
+    /// Ports that are this task's as long as it runs.
+    ports: Option<PortBase>,
 }
 
 impl<'a> Course<'a> {
@@ -71,7 +73,16 @@ impl<'a> Course<'a> {
             notes: Vec::new(),
             trouble: None,
             denials: HashMap::new(),
+            ports: None,
         }
+    }
+
+    /// Gives the first of the ports that the task has to itself; `None` where none could be had.
+    pub(crate) fn port_base(&mut self) -> Option<u16> {
+        if self.ports.is_none() {
+            self.ports = PortBase::take(self.task.as_str());
+        }
+        self.ports.as_ref().map(PortBase::first)
     }
 
     pub(crate) fn tell(&mut self, progress: TaskProgress) {

@@ -8,7 +8,8 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::facts::HostFacts;
 use cofferdam_core::plan::{self, WorkspaceView, choose_provider};
-use cofferdam_core::policy::{PolicyDocument, ProviderChoice};
+use cofferdam_core::policy::{Layer, PolicyDocument, ProviderChoice, Sourced};
+use cofferdam_core::ports::PORT_BASE_VARIABLE;
 use cofferdam_core::spec::{Access, EnclosureSpec, Network};
 use cofferdam_core::task::{IsolationMode, TaskRequest};
 use cofferdam_exec::Enclosure;
@@ -158,7 +159,7 @@ pub(crate) fn check(asked: &TaskRequest) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Finds or makes the place of a task.
+/// Finds or makes the place of a task, and gives it ports of its own.
 pub(crate) fn prepare(
     course: &mut Course<'_>,
     policy: &mut PolicyRequest,
@@ -166,6 +167,21 @@ pub(crate) fn prepare(
     tell: &mut dyn FnMut(&Resolved),
 ) -> Result<Prepared, Problem> {
     check(asked)?;
+    let mut prepared = find(course, policy, asked, tell)?;
+    if let Some(first) = course.port_base() {
+        let set = &mut prepared.resolved.policy.env.set;
+        set.entry(PORT_BASE_VARIABLE.to_owned())
+            .or_insert_with(|| Sourced::new(first.to_string(), Layer::BuiltIn));
+    }
+    Ok(prepared)
+}
+
+fn find(
+    course: &mut Course<'_>,
+    policy: &mut PolicyRequest,
+    asked: &TaskRequest,
+    tell: &mut dyn FnMut(&Resolved),
+) -> Result<Prepared, Problem> {
     if asked.isolation_mode == IsolationMode::Session {
         let layer = policy.request.get_or_insert_with(PolicyDocument::default);
         layer.workspace = Some(Access::Read);

@@ -1,0 +1,223 @@
+//! Reached services, published ports and ports of a task's own, through the command line.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::scene::{Scene, collect, has_walls, skipped, until, wait};
+
+/// A service that answers `hello` to `count` clients, once they are all there.
+fn service(count: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        let mut clients = Vec::new();
+        for stream in listener.incoming().flatten() {
+            clients.push(stream);
+            if clients.len() == count {
+                for mut client in clients.drain(..) {
+                    let _ = client.write_all(b"hello\n");
+                }
+            }
+        }
+    });
+    address
+}
+
+fn ask(address: SocketAddr) -> String {
+    format!(
+        "exec 3<>/dev/tcp/{}/{} && cat <&3",
+        address.ip(),
+        address.port()
+    )
+}
+
+#[test]
+fn a_reached_service_answers_a_run_and_a_task_and_another_does_not() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let (granted, other) = (service(1), service(1));
+    let reach = granted.to_string();
+    let done = scene
+        .run(&["run", "--reach", &reach, "--", "bash", "-c", &ask(granted)])
+        .expect_code(0);
+    assert_eq!(done.text(), "hello\n");
+    let done = scene.run(&["run", "--reach", &reach, "--", "bash", "-c", &ask(other)]);
+    assert_eq!(done.text(), "");
+    assert!(done.stderr.contains("refused"), "{}", done.stderr);
+    // The checks of a task reach it, too.
+    let check = format!("bash -c '{}' | grep hello", ask(granted));
+    let task = scene
+        .run(&[
+            "task",
+            "run",
+            "--goal",
+            "g",
+            "--reach",
+            &reach,
+            "--verify",
+            &check,
+            "--json",
+            "--",
+            "bash",
+            "-c",
+            &ask(granted),
+        ])
+        .expect_code(0);
+    assert_eq!(task.json()["task_result"]["stdout"], "hello\n");
+}
+
+#[test]
+fn what_cannot_be_reached_is_refused_and_what_needs_no_door_is_said() {
+    let scene = Scene::new();
+    let far = scene.run(&["run", "--reach", "10.0.0.5:80", "--", "true"]);
+    let far = far.expect_code(125);
+    assert!(
+        far.stderr.contains("error[unsupported_field]"),
+        "{}",
+        far.stderr
+    );
+    assert!(far.stderr.contains("127.0.0.1"), "{}", far.stderr);
+    if !has_walls() {
+        return;
+    }
+    let none = scene.run(&[
+        "run",
+        "--provider",
+        "landlock",
+        "--net",
+        "none",
+        "--reach",
+        "127.0.0.1:80",
+        "--",
+        "true",
+    ]);
+    if none.stderr.contains("landlock_unavailable") {
+        skipped("landlock does not work here");
+    } else {
+        let none = none.expect_code(125);
+        assert!(
+            none.stderr.contains("error[unenforceable]"),
+            "{}",
+            none.stderr
+        );
+    }
+    let full = scene
+        .run(&[
+            "run",
+            "--json",
+            "--net",
+            "full",
+            "--reach",
+            "127.0.0.1:80",
+            "--",
+            "true",
+        ])
+        .expect_code(0)
+        .json();
+    let gaps = full["isolation"]["gaps"].as_array().expect("gaps");
+    assert!(gaps.iter().any(|gap| gap["what"] == "reach"), "{gaps:?}");
+}
+
+#[test]
+fn a_server_inside_is_opened_said_and_gone_with_its_command() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.write("page", "from inside");
+    let server = "import http.server as h; h.test(h.SimpleHTTPRequestHandler,port=0)";
+    let mut command = scene.command(&[
+        "run",
+        "--publish",
+        "auto",
+        "--",
+        "python3",
+        "-u",
+        "-c",
+        server,
+    ]);
+    let mut child = command.stdout(Stdio::null()).spawn().expect("it starts");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut address = None;
+    while address.is_none() {
+        let mut line = String::new();
+        if errors.read_line(&mut line).expect("readable") == 0 {
+            break;
+        }
+        address = line
+            .split("http://")
+            .nth(1)
+            .map(|rest| rest.trim().to_owned());
+        if address.is_none() && line.contains("No such file") {
+            skipped("there is no python3 inside");
+            return;
+        }
+    }
+    let address = address.expect("said while it runs");
+    let mut answer = String::new();
+    let mut stream = TcpStream::connect(&address).expect("open");
+    write!(stream, "GET /page HTTP/1.0\r\n\r\n").expect("sent");
+    stream.read_to_string(&mut answer).expect("answered");
+    assert!(answer.ends_with("from inside"), "{answer}");
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid")).expect("a pid");
+    kill_process(pid, Signal::KILL).expect("killed");
+    wait(&mut child);
+    assert!(until(|| TcpStream::connect(&address).is_err()));
+}
+
+#[test]
+fn b12_tasks_side_by_side_have_ports_of_their_own() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    // Nobody is answered before both run.
+    let barrier = service(2);
+    let script = format!("echo $COFFERDAM_PORT_BASE; {}", ask(barrier));
+    let reach = barrier.to_string();
+    let arguments = [
+        "task",
+        "run",
+        "--goal",
+        "g",
+        "--reach",
+        &reach,
+        "--verify",
+        "test $COFFERDAM_PORT_BASE -ge 20000",
+        "--json",
+        "--",
+        "bash",
+        "-c",
+        &script,
+    ];
+    let both: Vec<_> = (0..2)
+        .map(|_| {
+            (
+                scene.command(&arguments).spawn().expect("it starts"),
+                Instant::now(),
+            )
+        })
+        .collect();
+    let mut bases: Vec<u16> = both
+        .into_iter()
+        .map(|(child, start)| collect(child, start).expect_code(0).json())
+        .map(|result| {
+            let said = result["task_result"]["stdout"]
+                .as_str()
+                .expect("text")
+                .to_owned();
+            let base = said.strip_suffix("\nhello\n").expect("both were there");
+            base.parse().expect("a port")
+        })
+        .collect();
+    bases.sort_unstable();
+    assert!(bases[1] - bases[0] >= 10, "{bases:?}");
+}
