@@ -113,15 +113,20 @@ fn swallow(mut stream: TcpStream) -> io::Result<()> {
 }
 
 fn read_head(stream: &mut TcpStream) -> io::Result<()> {
-    let mut bytes = Vec::new();
+    // Looked at first, so that nothing behind the head is taken.
     let mut piece = [0; 1024];
-    while !bytes.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut piece)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => bytes.extend_from_slice(&piece[..count]),
+    loop {
+        let seen = stream.peek(&mut piece)?;
+        if seen == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let end = piece[..seen]
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n");
+        if let Some(end) = end {
+            return stream.read_exact(&mut piece[..end + 4]);
         }
     }
-    Ok(())
 }
 
 fn exchange(address: SocketAddr, tunnel: Option<&str>, request: &str) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -35,24 +35,21 @@ impl World {
         let addresses = addresses
             .iter()
             .map(|text| text.parse().expect("an address"));
-        self.names
-            .lock()
-            .unwrap()
-            .insert(name.to_owned(), addresses.collect());
+        locked(&self.names).insert(name.to_owned(), addresses.collect());
     }
 
     /// Lets a real listener play `address`.
     pub(crate) fn host(&self, address: &str, port: u16, real: SocketAddr) {
         let address = SocketAddr::new(address.parse().expect("an address"), port);
-        self.hosts.lock().unwrap().insert(address, real);
+        locked(&self.hosts).insert(address, real);
     }
 
     pub(crate) fn lookups(&self) -> Vec<String> {
-        self.lookups.lock().unwrap().clone()
+        locked(&self.lookups).clone()
     }
 
     pub(crate) fn dialled(&self) -> Vec<SocketAddr> {
-        self.dialled.lock().unwrap().clone()
+        locked(&self.dialled).clone()
     }
 }
 
@@ -60,8 +57,8 @@ struct Names(Arc<World>);
 
 impl Resolver for Names {
     fn resolve(&self, name: &HostName) -> io::Result<Vec<IpAddr>> {
-        self.0.lookups.lock().unwrap().push(name.to_string());
-        let names = self.0.names.lock().unwrap();
+        locked(&self.0.lookups).push(name.to_string());
+        let names = locked(&self.0.names);
         names
             .get(name.as_str())
             .cloned()
@@ -78,8 +75,8 @@ impl Dialer for Roads {
         limit: Duration,
         stop: BorrowedFd<'_>,
     ) -> io::Result<TcpStream> {
-        self.0.dialled.lock().unwrap().push(address);
-        let real = self.0.hosts.lock().unwrap().get(&address).copied();
+        locked(&self.0.dialled).push(address);
+        let real = locked(&self.0.hosts).get(&address).copied();
         match real {
             Some(real) => SystemDialer.dial(real, limit, stop),
             None => Err(io::ErrorKind::ConnectionRefused.into()),
@@ -110,7 +107,7 @@ pub(crate) fn stage_with(policy: EgressPolicy, change: impl FnOnce(&mut ProxyOpt
     options.dialer = Arc::new(Roads(Arc::clone(&world)));
     let sender = Mutex::new(sender);
     options.observer = Arc::new(move |event| {
-        let _ = sender.lock().unwrap().send(event);
+        let _ = locked(&sender).send(event);
     });
     change(&mut options);
     Stage {
@@ -144,9 +141,7 @@ impl Stage {
     }
 
     pub(crate) fn event(&self) -> NetEvent {
-        self.events
-            .lock()
-            .unwrap()
+        locked(&self.events)
             .recv_timeout(PATIENCE)
             .expect("an event")
     }
@@ -214,7 +209,7 @@ pub(crate) fn server(answer: impl Fn(TcpStream) + Send + Sync + 'static) -> Sock
 /// A server that says back what it hears.
 pub(crate) fn echo() -> SocketAddr {
     server(|mut stream| {
-        let mut piece = [0; 64 * 1024];
+        let mut piece = vec![0; 64 * 1024];
         while let Ok(count) = stream.read(&mut piece) {
             if count == 0 || stream.write_all(&piece[..count]).is_err() {
                 break;
@@ -241,7 +236,12 @@ pub(crate) fn web() -> (SocketAddr, Receiver<String>) {
         );
         // Whatever else comes on this connection is heard too.
         request.push_str(&rest(&mut stream));
-        let _ = sender.lock().unwrap().send(request);
+        let _ = locked(&sender).send(request);
     });
     (address, heard)
+}
+
+/// Locks what another test thread may have panicked with.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use cofferdam_egress::{AskAnswer, AskRequest, EgressPolicy, Ended, ProxyOptions, Reason, Verdict};
 
-use crate::fixture::{PATIENCE, PUBLIC, Stage, echo, rest, rules, stage, stage_with};
+use crate::fixture::{PATIENCE, PUBLIC, Stage, echo, locked, rest, rules, stage, stage_with};
 
 fn asking(change: impl FnOnce(&mut ProxyOptions)) -> (Stage, Receiver<AskRequest>) {
     let (sender, questions) = channel();
     let sender = Mutex::new(sender);
     let stage = stage_with(rules(&[], &["denied.test"]), |options| {
         options.ask = Some(Arc::new(move |question| {
-            let _ = sender.lock().unwrap().send(question);
+            let _ = locked(&sender).send(question);
         }));
         options.limits.hold_time = PATIENCE;
         change(options);

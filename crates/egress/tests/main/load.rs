@@ -51,7 +51,7 @@ fn two_hundred_connections_at_once_are_served() {
 #[test]
 fn more_than_the_limit_are_told_so_and_places_come_free() {
     let stage = stage_with(rules(&["good.test"], &[]), |options| {
-        options.limits.connections = 2
+        options.limits.connections = 2;
     });
     stage.world.name("good.test", &[PUBLIC]);
     stage.world.host(PUBLIC, 443, echo());
@@ -81,7 +81,7 @@ fn stopping_cuts_everything_and_leaves_no_thread() {
     let before = threads();
     let stage = stage_with(rules(&["good.test"], &[]), |options| {
         // Held until the end.
-        options.ask = Some(Arc::new(|question| std::mem::forget(question)));
+        options.ask = Some(Arc::new(std::mem::forget));
         options.limits.hold_time = PATIENCE;
     });
     stage.world.name("good.test", &[PUBLIC]);
