@@ -48,6 +48,9 @@ pub struct HostFacts {
     /// Content of a global git configuration for use inside: identity, aliases, harmless settings.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub git_config: String,
+    /// Hosts that were found here, where the policy asks for them.
+    #[serde(default, skip_serializing_if = "NetworkFacts::is_empty")]
+    pub network: NetworkFacts,
     /// The shell that runs text, by absolute path.
     #[serde(default = "plain_shell")]
     pub shell: BytePath,
@@ -55,6 +58,50 @@ pub struct HostFacts {
 
 fn plain_shell() -> BytePath {
     BytePath::from("/bin/sh")
+}
+
+/// Hosts that were found on this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkFacts {
+    /// What the set `@dev` holds here.
+    pub dev: Vec<FoundHost>,
+    /// What files of the workspace name: proposals, allowed to nobody.
+    pub proposed: Vec<FoundHost>,
+    /// What somebody allowed for this repository when asked.
+    pub remembered_allow: Vec<FoundHost>,
+    /// What somebody refused for this repository for good when asked.
+    pub remembered_deny: Vec<FoundHost>,
+    /// Remotes that git reaches by ssh.
+    pub ssh_remotes: Vec<SshRemote>,
+    /// Settings of package clients that name those hosts, without credentials.
+    pub client_settings: Vec<Variable>,
+}
+
+impl NetworkFacts {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A host and where its name was found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FoundHost {
+    /// The host with its port, as a rule.
+    pub rule: String,
+    /// Where it was found, such as `npm: ~/.npmrc`.
+    pub origin: String,
+}
+
+/// A remote that git reaches by ssh.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SshRemote {
+    /// The host.
+    pub host: String,
+    /// What the remote's address begins with, up to the path: `git@example.com:`.
+    pub prefix: String,
 }
 
 /// A path that the policy names, as it is on this host.
@@ -164,6 +211,10 @@ pub struct Toolchain {
     /// Whether the tool fails where it cannot write to its cache: then an empty one is better.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_cache: bool,
+    /// Whether the workspace looks like a project of this tool. One that does not and has no network
+    /// adds nothing to a cache, and is spared the layer, which costs milliseconds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_use: bool,
     /// Files below those that hold credentials and stay hidden.
     pub secrets: Vec<BytePath>,
     /// Variables that name its places.

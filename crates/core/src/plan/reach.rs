@@ -5,7 +5,7 @@ use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
 use crate::facts::{GitFacts, HostFacts, PathFact, PathKind, Toolchain};
 use crate::policy::{Caches, EffectivePolicy, Layer, Sourced};
-use crate::spec::{Access, Gap, ProviderKind};
+use crate::spec::{Access, Gap, Network, ProviderKind};
 
 /// Something of the host that is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +117,17 @@ pub(super) fn has_layers(
         && facts.overlay
         && policy.caches.value == Caches::Private
         && !facts.acts_for_another()
+}
+
+/// Tells whether the caches of one toolchain get a layer of their own.
+pub(super) fn has_layer(
+    toolchain: &Toolchain,
+    policy: &EffectivePolicy,
+    facts: &HostFacts,
+    provider: ProviderKind,
+) -> bool {
+    (toolchain.in_use || policy.network.value != Network::None)
+        && has_layers(policy, facts, provider)
 }
 
 /// Tells whether the caches of a toolchain are shown: one that has to be written and cannot be is
@@ -250,8 +261,8 @@ fn add_toolchains(
     facts: &HostFacts,
     provider: ProviderKind,
 ) {
-    let layered = has_layers(policy, facts, provider);
     for toolchain in &facts.toolchains {
+        let layered = has_layer(toolchain, policy, facts, provider);
         for path in &toolchain.read {
             reach.add(path, Access::Read, true, Origin::Toolchain);
         }

@@ -3,8 +3,8 @@
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::facts::{
-    GitFacts, HostFacts, Listing, PathFact, PathKind, Person, ProtectedName, ProviderFacts,
-    SystemPath, SystemSecret, Toolchain, WorkspaceFacts,
+    GitFacts, HostFacts, Listing, NetworkFacts, PathFact, PathKind, Person, ProtectedName,
+    ProviderFacts, SystemPath, SystemSecret, Toolchain, WorkspaceFacts,
 };
 use cofferdam_core::policy::{
     EffectivePolicy, Layer, LayerDocument, PolicyDocument, PolicyFormat, merge, read_policy,
@@ -63,6 +63,7 @@ pub(crate) fn facts(uid: u32) -> HostFacts {
         link: link.map(path),
     };
     HostFacts {
+        network: NetworkFacts::default(),
         kernel: "6.12.0".to_owned(),
         caller: person(uid),
         owner: person(uid),
@@ -109,6 +110,7 @@ pub(crate) fn facts(uid: u32) -> HostFacts {
                 read: vec![path("/home/ann/.cargo/bin")],
                 caches: vec![path("/home/ann/.cargo/registry")],
                 needs_cache: false,
+                in_use: true,
                 secrets: Vec::new(),
                 environment: vec![variable("CARGO_HOME", "/home/ann/.cargo")],
             },
@@ -117,6 +119,7 @@ pub(crate) fn facts(uid: u32) -> HostFacts {
                 read: Vec::new(),
                 caches: vec![path("/home/ann/.cache/go-build")],
                 needs_cache: true,
+                in_use: true,
                 secrets: Vec::new(),
                 environment: vec![variable("GOCACHE", "/home/ann/.cache/go-build")],
             },

@@ -187,6 +187,51 @@ const NEEDS_CACHE: &[&str] = &[
     "yarn cache",
 ];
 
+/// Files at the top of a workspace that say whose project it is, by the first word of a toolchain's
+/// name. A tool that is not listed counts as used everywhere.
+const PROJECTS: &[(&str, &[&str])] = &[
+    ("cargo", &["Cargo.toml"]),
+    ("npm", &["package.json"]),
+    ("pnpm", &["package.json"]),
+    ("yarn", &["package.json"]),
+    ("bun", &["package.json"]),
+    ("deno", &["deno.json", "deno.jsonc", "package.json"]),
+    ("go", &["go.mod", "go.work"]),
+    (
+        "pip",
+        &[
+            "pyproject.toml",
+            "setup.py",
+            "requirements.txt",
+            "setup.cfg",
+        ],
+    ),
+    (
+        "uv",
+        &["pyproject.toml", "setup.py", "requirements.txt", "uv.lock"],
+    ),
+    ("poetry", &["pyproject.toml"]),
+    ("maven", &["pom.xml"]),
+    (
+        "gradle",
+        &[
+            "build.gradle",
+            "build.gradle.kts",
+            "settings.gradle",
+            "settings.gradle.kts",
+        ],
+    ),
+];
+
+/// Tells whether the workspace looks like a project of a toolchain.
+fn is_used(name: &str, workspace: &Path) -> bool {
+    let first = name.split(' ').next().unwrap_or_default();
+    PROJECTS
+        .iter()
+        .find(|(tool, _)| *tool == first)
+        .is_none_or(|(_, files)| files.iter().any(|file| workspace.join(file).exists()))
+}
+
 /// Names of secrets that may lie in a top that is shown as a whole.
 const SECRET_NAMES: &[&str] = &[
     "credentials",
@@ -228,7 +273,7 @@ pub(super) fn toolchains(
             if holds_home || top.starts_with(workspace) || !top.is_dir() {
                 continue;
             }
-            if let Some(toolchain) = look(one, &top, is_named)
+            if let Some(toolchain) = look(one, &top, is_named, workspace)
                 && !found
                     .iter()
                     .any(|other| other.read == toolchain.read && other.caches == toolchain.caches)
@@ -261,6 +306,7 @@ fn plain(name: &str, read: Vec<BytePath>) -> Toolchain {
         read,
         caches: Vec::new(),
         needs_cache: false,
+        in_use: false,
         secrets: Vec::new(),
         environment: Vec::new(),
     }
@@ -273,7 +319,7 @@ fn is_shown(found: &[Toolchain], path: &BytePath) -> bool {
         .any(|top| path.is_within(top))
 }
 
-fn look(one: &Known, top: &Path, is_named: bool) -> Option<Toolchain> {
+fn look(one: &Known, top: &Path, is_named: bool, workspace: &Path) -> Option<Toolchain> {
     let existing = |names: &[&str]| -> Vec<BytePath> {
         names
             .iter()
@@ -293,6 +339,7 @@ fn look(one: &Known, top: &Path, is_named: bool) -> Option<Toolchain> {
         read: existing(one.read),
         caches: existing(one.caches),
         needs_cache: NEEDS_CACHE.contains(&one.name),
+        in_use: is_used(one.name, workspace),
         secrets: Vec::new(),
         environment: Vec::new(),
     };
