@@ -58,6 +58,8 @@ event_types! {
     AGENT_STARTED = "agent.started";
     /// An agent ended. data: `{status}`.
     AGENT_ENDED = "agent.ended";
+    /// An agent's private home reached a step. data: `{step, profile, path|came_back|…}`.
+    AGENT_HOME = "agent.home";
     /// A task was accepted. data: a task request, `{goal, isolation_mode, command, base…}`.
     TASK_CREATED = "task.created";
     /// A task reached another state. data: `{state}`.
@@ -68,6 +70,8 @@ event_types! {
     TASK_ACTION_INTENDED = "task.action_intended";
     /// That was done or refused. data: `{action_id, action, status, problem, …}`.
     TASK_ACTION_ENDED = "task.action_ended";
+    /// The owner wants a running task to end. data: `{lease, of}`, whose wish it is and whose task.
+    TASK_STOP_REQUESTED = "task.stop_requested";
     /// A message was sent. data: `{from, to, text}`.
     MESSAGE_SENT = "message.sent";
     /// Intent: a command is to be started. data: `{lease, command_id, argv, cwd, spec_hash, timeout_ms, protections}`.
@@ -108,8 +112,10 @@ event_types! {
     APPROVAL_REQUESTED = "approval.requested";
     /// An approval was answered. data: `{approval_id, answer, by}`.
     APPROVAL_RESOLVED = "approval.resolved";
-    /// A connection was decided. data: `{host, port, verdict, rule}`.
+    /// A connection was decided. data: `{enclosure_id, command_id, host, port, verdict, reason, rule, origin…}`.
     NET_DECIDED = "net.decided";
+    /// A connection that was allowed ended. data: `{enclosure_id, command_id, host, port, ended, sent, received, elapsed_ms}`.
+    NET_CLOSED = "net.closed";
     /// Something inside began or ceased to listen. data: `{enclosure_id, port, state, published}`.
     NET_LISTENING = "net.listening";
     /// A verifier began. data: `{checks[]}`.

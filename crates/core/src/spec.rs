@@ -337,6 +337,8 @@ pub enum Mechanism {
     SnapshotUndo,
     /// The keeper's supervisor: the tree ends with the command.
     Supervisor,
+    /// The proxy that lets through what is listed.
+    EgressProxy,
 }
 
 /// Something that was asked for, or that one would expect, and is not enforced here.
@@ -383,6 +385,34 @@ pub struct Variable {
     pub value: BytePath,
 }
 
+/// The way out of a network of its own: a proxy that lets through what is listed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EgressSpec {
+    /// Where it listens inside, on loopback.
+    pub port: u16,
+    /// What is let through; empty is nothing.
+    pub allow: Vec<EgressHost>,
+    /// What is refused whatever lets it through.
+    pub deny: Vec<EgressHost>,
+    /// What nobody may go beyond by answering a question; `None` is no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<Vec<String>>,
+}
+
+/// A rule about hosts and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EgressHost {
+    /// The rule.
+    pub rule: String,
+    /// Which layer or which configuration names it.
+    pub origin: String,
+    /// Whether the machine's own configuration names it: then its address may be one of the site.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub site: bool,
+}
+
 /// The place behind walls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -410,6 +440,9 @@ pub struct EnclosureSpec {
     /// Ports that cross the walls.
     #[serde(default, skip_serializing_if = "PortPlan::is_empty")]
     pub ports: PortPlan,
+    /// The way out to allowed hosts, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<EgressSpec>,
     /// What Landlock allows each command.
     pub landlock: LandlockSpec,
     /// What seccomp refuses each command.

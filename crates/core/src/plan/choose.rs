@@ -113,6 +113,14 @@ fn check_enforceable(
     kind: ProviderKind,
     facts: &HostFacts,
 ) -> Result<(), Problem> {
+    if !policy.network_deny.is_empty() && effective_network(policy, kind) == Network::Full {
+        return Err(Problem::new(
+            ErrorCode::UnsupportedField,
+            "hosts cannot be denied where the network is the host's",
+        )
+        .with_field("network_deny")
+        .with_hint("choose --net restricted with --provider bwrap, or leave the list out"));
+    }
     match kind {
         ProviderKind::Direct => check_direct(policy),
         ProviderKind::Landlock => check_landlock(policy, facts),

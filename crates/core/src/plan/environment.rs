@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::egress::variables;
 use super::mounts::{PRIVATE_TMP, inside_home};
-use super::reach::{Reach, has_layers, is_cache_shown};
+use super::reach::{Reach, has_layer, is_cache_shown};
 use super::view::WorkspaceView;
 use crate::bytes::BytePath;
 use crate::facts::HostFacts;
 use crate::policy::{EffectivePolicy, Inherit};
-use crate::spec::{ProviderKind, Variable};
+use crate::spec::{EgressSpec, ProviderKind, Variable};
 
 /// Where the portable git configuration stands in a mount namespace.
 pub(super) const GIT_CONFIG_INSIDE: &str = "/run/cofferdam/gitconfig";
@@ -226,15 +227,27 @@ const GIT_SETTINGS: &[(&str, &str)] = &[
     ("maintenance.auto", "false"),
 ];
 
+/// What of the place itself shows in the environment.
+pub(super) struct Surround<'a> {
+    pub(super) reach: &'a Reach,
+    pub(super) egress: Option<&'a EgressSpec>,
+    pub(super) provider: ProviderKind,
+    pub(super) scratch: &'a BytePath,
+}
+
 /// Builds the environment that every command of an enclosure begins with, sorted by name.
 pub(super) fn environment(
     policy: &EffectivePolicy,
     view: &WorkspaceView,
     facts: &HostFacts,
-    reach: &Reach,
-    provider: ProviderKind,
-    scratch: &BytePath,
+    surround: &Surround<'_>,
 ) -> Vec<Variable> {
+    let &Surround {
+        reach,
+        egress,
+        provider,
+        scratch,
+    } = surround;
     let mut map: BTreeMap<BytePath, BytePath> = BTreeMap::new();
     let mut put = |name: &str, value: BytePath| map.insert(BytePath::from(name), value);
     let walled = provider != ProviderKind::Direct;
@@ -245,8 +258,8 @@ pub(super) fn environment(
         }
     }
     if walled {
-        let layered = has_layers(policy, facts, provider);
         let shown = facts.toolchains.iter().filter(|one| {
+            let layered = has_layer(one, policy, facts, provider);
             one.caches.is_empty() || !one.read.is_empty() || is_cache_shown(one, policy, layered)
         });
         for variable in shown.flat_map(|one| &one.environment) {
@@ -277,6 +290,11 @@ pub(super) fn environment(
     put("GIT_PAGER", BytePath::from("cat"));
     put("GIT_TERMINAL_PROMPT", BytePath::from("0"));
     put("COFFERDAM", BytePath::from("1"));
+    if let Some(egress) = egress {
+        variables(egress, facts, &mut |name, value| {
+            put(name, value);
+        });
+    }
     if let Some(git_config) = git_config {
         if !facts.git_config.is_empty() {
             put("GIT_CONFIG_GLOBAL", git_config);

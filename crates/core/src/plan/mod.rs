@@ -5,6 +5,7 @@
 
 mod choose;
 mod command;
+mod egress;
 mod environment;
 mod mounts;
 mod prepare;
@@ -15,6 +16,7 @@ mod view;
 
 pub use choose::{ProviderDecision, choose_provider};
 pub use command::{Clamp, CommandOptions, PlannedCommand, plan_command, plan_timeout};
+pub use egress::EGRESS_PORT;
 pub use environment::{is_inheritable, looks_secret};
 pub use prepare::prepare;
 pub use protect::{GIT_NAMES, NameKind, ProtectedEntry, TOP_LEVEL_NAMES};

@@ -1,7 +1,8 @@
 //! From a policy to the plan of an enclosure.
 
 use super::choose::choose_provider;
-use super::environment::environment;
+use super::egress::{egress, git_config};
+use super::environment::{Surround, environment};
 use super::mounts::mounts;
 use super::protect::protections;
 use super::reach::{Reach, Why, has_layers, reach};
@@ -49,6 +50,19 @@ pub fn prepare(
         view.clone()
     } else {
         view.in_place()
+    };
+    let egress = egress(policy, facts, provider, network);
+    // Only who has a way out is told of it.
+    let with_ways;
+    let facts = match &egress {
+        Some(egress) => {
+            with_ways = HostFacts {
+                git_config: git_config(egress, facts),
+                ..facts.clone()
+            };
+            &with_ways
+        }
+        None => facts,
     };
     let reach = reach(policy, &view, facts, provider)?;
     if provider == ProviderKind::Landlock {
@@ -131,7 +145,18 @@ pub fn prepare(
         landlock,
         seccomp,
         protections,
-        environment: environment(policy, &view, facts, &reach, provider, scratch),
+        environment: environment(
+            policy,
+            &view,
+            facts,
+            &Surround {
+                reach: &reach,
+                egress: egress.as_ref(),
+                provider,
+                scratch,
+            },
+        ),
+        egress,
         limits,
         enforced_by,
         gaps,
@@ -241,6 +266,9 @@ fn mechanisms(
             ];
             if network != Network::Full {
                 list.push(Mechanism::NetworkNamespace);
+            }
+            if network == Network::Restricted {
+                list.push(Mechanism::EgressProxy);
             }
             if scopes {
                 list.push(Mechanism::Landlock);

@@ -2,6 +2,7 @@
 
 use super::document::{Permission, PolicyDocument, ProviderChoice};
 use super::effective::Layer;
+use super::hosts::HostEntry;
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
 use crate::ports::{PublishRule, ReachAddress};
@@ -35,21 +36,21 @@ fn is_filled<T>(list: Option<&Vec<T>>) -> bool {
 /// `unsupported_field`, `policy_contradiction`, `policy_invalid_value`, each with the field.
 pub fn check_document(document: &PolicyDocument, layer: Layer) -> Result<(), Problem> {
     check_support(document)?;
+    if document.profile.is_some() && layer != Layer::CommandLine {
+        return Err(unsupported(
+            "profile",
+            "name it on the command line: --profile NAME",
+        ));
+    }
     check_values(document)?;
     check_contradictions(document, layer)
 }
 
 fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
-    if is_filled(document.network_allow.as_ref()) {
-        return Err(unsupported(
-            "network_allow",
-            "leave the list empty: `restricted` then means own loopback only; or use `full`",
-        ));
-    }
     if is_filled(document.network_deny.as_ref()) && document.network == Some(Network::Full) {
         return Err(unsupported(
             "network_deny",
-            "use network = \"none\", which denies every host",
+            "use network = \"restricted\": only there a host is told from another",
         ));
     }
     if is_filled(document.seed.as_ref()) {
@@ -63,9 +64,6 @@ fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
             "commands",
             "say by paths, network and environment what a command may do",
         ));
-    }
-    if document.profile.is_some() {
-        return Err(unsupported("profile", "write the values out"));
     }
     if document
         .permission
@@ -176,6 +174,15 @@ fn check_values(document: &PolicyDocument) -> Result<(), Problem> {
     }
     for rule in document.protect.iter().flatten() {
         check_path("protect", &rule.path)?;
+    }
+    for (field, entries) in [
+        ("network_allow", &document.network_allow),
+        ("network_deny", &document.network_deny),
+    ] {
+        for text in entries.iter().flatten() {
+            text.parse::<HostEntry>()
+                .map_err(|problem| problem.with_field(field))?;
+        }
     }
     for text in document.reach.iter().flatten() {
         text.parse::<ReachAddress>()?;

@@ -30,10 +30,12 @@ pub struct PolicyDocument {
     /// How much of the network a command sees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// Hosts that `restricted` lets through.
+    /// Hosts that `restricted` lets through: `example.com`, `*.example.com` for what lies below,
+    /// `**.example.com` for both, each with or without `:PORT`, and `@dev` for what package clients
+    /// and the repository's remotes use here. An empty list allows nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_allow: Option<Vec<String>>,
-    /// Hosts that are refused whatever allows them.
+    /// Hosts that are refused whatever allows them, in the same forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_deny: Option<Vec<String>>,
     /// Whether the workspace may be written (the default) or only read.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::document::{
     ByteSize, Caches, Inherit, Permission, ProtectRule, ProviderChoice, Seconds,
 };
+use super::hosts::{HostEntry, HostSet};
 use crate::bytes::BytePath;
 use crate::ports::{PublishRule, ReachAddress};
 use crate::spec::{Access, Digest, Network, ProviderKind};
@@ -105,6 +106,15 @@ pub struct EffectivePolicy {
     pub required_providers: Option<Sourced<Vec<ProviderKind>>>,
     /// The network level.
     pub network: Sourced<Network>,
+    /// Hosts that `restricted` lets through.
+    #[serde(default)]
+    pub network_allow: Vec<Sourced<HostEntry>>,
+    /// Hosts that are refused whatever allows them.
+    #[serde(default)]
+    pub network_deny: Vec<Sourced<HostEntry>>,
+    /// Hosts beyond which the managed layer lets nobody go, whatever a set holds or somebody answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_ceiling: Option<Sourced<Vec<HostEntry>>>,
     /// Whether the workspace may be written.
     pub workspace: Sourced<Access>,
     /// Further paths that may be read.
@@ -190,6 +200,9 @@ impl EffectivePolicy {
             fallback: plain(Vec::new()),
             required_providers: None,
             network: plain(Network::None),
+            network_allow: Vec::new(),
+            network_deny: Vec::new(),
+            network_ceiling: None,
             workspace: plain(Access::Write),
             read: Vec::new(),
             write: Vec::new(),
@@ -216,10 +229,26 @@ impl EffectivePolicy {
         }
     }
 
-    /// Gives the same with another network level as the default, as `task run` has it.
+    /// Gives the same with another network level as the default, as `task run` has it. Where that
+    /// is `restricted`, the hosts of `@dev` are allowed by default.
     #[must_use]
-    pub const fn with_default_network(mut self, network: Network) -> Self {
+    pub fn with_default_network(mut self, network: Network) -> Self {
         self.network = Sourced::new(network, Layer::BuiltIn);
+        if network == Network::Restricted {
+            return self.with_default_hosts([HostEntry::Set(HostSet::Dev)]);
+        }
+        self
+    }
+
+    /// Gives the same with hosts that are allowed by default, as tasks and profiles have them. An
+    /// empty list of an owner's layer takes them away again.
+    #[must_use]
+    pub fn with_default_hosts(mut self, hosts: impl IntoIterator<Item = HostEntry>) -> Self {
+        for host in hosts {
+            if !self.network_allow.iter().any(|one| one.value == host) {
+                self.network_allow.push(Sourced::new(host, Layer::BuiltIn));
+            }
+        }
         self
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effective::{EffectivePolicy, Layer, Proposal};
 use crate::bytes::BytePath;
+use crate::facts::FoundHost;
 use crate::spec::{EnclosureSpec, Enforce, Gap, LaunchSpec, Mechanism};
 
 /// A policy in effect, where each value comes from, and the launch that results.
@@ -61,6 +62,29 @@ impl Explanation {
             gaps: launch.enclosure.gaps.clone(),
             launch,
         }
+    }
+}
+
+impl Explanation {
+    /// Adds hosts that files of the workspace name and that are allowed to nobody by that.
+    #[must_use]
+    pub fn with_proposed(mut self, hosts: &[FoundHost]) -> Self {
+        let listed = self.launch.enclosure.egress.iter();
+        let listed: Vec<String> = listed
+            .flat_map(|egress| &egress.allow)
+            .map(|host| host.rule.clone())
+            .collect();
+        for host in hosts.iter().filter(|one| !listed.contains(&one.rule)) {
+            self.proposals.push(Proposal {
+                field: "network_allow".to_owned(),
+                value: format!("{:?}", host.rule),
+                reason: format!(
+                    "{} names it, and a file of the workspace only proposes; --allow {} lets it through",
+                    host.origin, host.rule
+                ),
+            });
+        }
+        self
     }
 }
 
@@ -127,7 +151,7 @@ fn rules(policy: &EffectivePolicy, enclosure: &EnclosureSpec) -> Vec<RuleExplana
         &[Mechanism::Landlock]
     };
     let network: &[Mechanism] = if has_mounts {
-        &[Mechanism::NetworkNamespace]
+        &[Mechanism::NetworkNamespace, Mechanism::EgressProxy]
     } else {
         &[Mechanism::Landlock, Mechanism::Seccomp]
     };
@@ -165,6 +189,16 @@ fn rules(policy: &EffectivePolicy, enclosure: &EnclosureSpec) -> Vec<RuleExplana
     }
     for port in &policy.publish {
         list.push(crossing("publish", port.value.to_string(), port.layer));
+    }
+    for (word, hosts) in enclosure
+        .egress
+        .iter()
+        .flat_map(|egress| [("host", &egress.allow), ("host refused:", &egress.deny)])
+    {
+        for host in hosts {
+            let text = format!("{word} {} ({})", host.rule, host.origin);
+            list.push(rule(text, None, &[Mechanism::EgressProxy]));
+        }
     }
     for path in &policy.deny_read {
         let text = format!("deny_read ({})", path.layer);

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use super::check::check_document;
 use super::document::{EnvironmentDocument, PolicyDocument, ProviderChoice};
 use super::effective::{EffectivePolicy, Layer, Sourced};
+use super::hosts::HostEntry;
 use super::narrow::narrow;
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
@@ -18,7 +19,10 @@ pub const NARROWING: &[(&str, &str)] = &[
     ),
     ("fallback", "fewer providers"),
     ("network", "none < restricted < full"),
-    ("network_allow", "fewer hosts"),
+    (
+        "network_allow",
+        "fewer hosts; a project file only proposes others",
+    ),
     ("network_deny", "more hosts"),
     ("workspace", "read < write"),
     (
@@ -185,6 +189,14 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
     set(&mut policy.provider, document.provider.as_ref(), layer);
     set(&mut policy.fallback, document.fallback.as_ref(), layer);
     set(&mut policy.network, document.network.as_ref(), layer);
+    if document.network_allow.as_ref().is_some_and(Vec::is_empty) {
+        // Empty is nothing, what is allowed by default included.
+        policy.network_allow.clear();
+    }
+    let hosts = parsed(document.network_allow.as_ref());
+    add(&mut policy.network_allow, hosts.as_ref(), layer);
+    let hosts = parsed(document.network_deny.as_ref());
+    add(&mut policy.network_deny, hosts.as_ref(), layer);
     set(&mut policy.workspace, document.workspace.as_ref(), layer);
     set(&mut policy.caches, document.caches.as_ref(), layer);
     set(&mut policy.setup, document.setup.as_ref(), layer);
@@ -230,6 +242,7 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
 fn lower(policy: &mut EffectivePolicy, document: &PolicyDocument) {
     let demands = PolicyDocument {
         // A ceiling that lists paths or names grants none of them.
+        network_allow: None,
         read: None,
         write: None,
         setup: None,
@@ -245,6 +258,9 @@ fn lower(policy: &mut EffectivePolicy, document: &PolicyDocument) {
     };
     // What the ceiling has wider than the default stays at the default: nobody asked for it.
     let _ = narrow(policy, &demands, Layer::Managed);
+    if let Some(hosts) = parsed(document.network_allow.as_ref()) {
+        policy.network_ceiling = Some(Sourced::new(hosts, Layer::Managed));
+    }
     if let Some(providers) = document
         .require
         .as_ref()
@@ -275,6 +291,15 @@ fn hold_ceiling(
         && policy.network.value > most
     {
         say("network", format!("it allows at most {}", most.as_str()));
+    }
+    if let Some(most) = parsed::<HostEntry>(ceiling.network_allow.as_ref())
+        && let Some(host) = policy
+            .network_allow
+            .iter()
+            .filter(|one| one.is_asked_for() && matches!(one.value, HostEntry::Rule(_)))
+            .find(|one| !most.iter().any(|top| top.covers(&one.value)))
+    {
+        say("network_allow", format!("it does not allow {}", host.value));
     }
     if let Some(most) = ceiling.workspace
         && policy.workspace.value > most

@@ -8,6 +8,7 @@ mod check;
 mod document;
 mod effective;
 mod explain;
+mod hosts;
 mod import;
 mod merge;
 mod narrow;
@@ -26,7 +27,10 @@ pub use effective::{
     Sourced,
 };
 pub use explain::{Explanation, FieldExplanation, RuleExplanation};
+pub(crate) use hosts::covers;
+pub use hosts::{HostEntry, HostSet};
 pub use import::import_runner_policy;
 pub use merge::{LayerDocument, NARROWING, merge};
+pub(crate) use read::unknown_key;
 pub use read::{PolicyFormat, policy_schema, read_policy};
 pub use store::{PolicyChange, PolicyStore, PolicyVersion};

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::document::{PolicyDocument, ProviderChoice};
 use super::effective::{EffectivePolicy, Layer, Proposal, Sourced};
+use super::hosts::HostEntry;
 use super::merge::{add, is_at_least, is_subset, parsed, publishes};
 use crate::bytes::BytePath;
 use crate::spec::{Access, ProviderKind};
@@ -100,6 +101,30 @@ impl Narrower<'_> {
         }
     }
 
+    /// Takes hosts that what is allowed covers; the rest is told.
+    fn hosts(&mut self, place: &mut Vec<Sourced<HostEntry>>, wanted: Option<&Vec<String>>) {
+        let Some(wanted) = parsed::<HostEntry>(wanted) else {
+            return;
+        };
+        let (kept, beyond): (Vec<_>, Vec<_>) = wanted
+            .into_iter()
+            .partition(|host| place.iter().any(|one| one.value.covers(host)));
+        // Who wants more than there is takes nothing away by saying so.
+        if beyond.is_empty() {
+            *place = kept
+                .into_iter()
+                .map(|host| Sourced::new(host, self.layer))
+                .collect();
+        }
+        for host in beyond {
+            self.refuse(
+                "network_allow",
+                &host,
+                "not among the hosts that are allowed",
+            );
+        }
+    }
+
     /// Takes paths that lie at or below a top that was allowed.
     fn paths(
         &mut self,
@@ -163,6 +188,9 @@ pub(super) fn narrow(
         }
     }
     narrower.lower("network", &mut policy.network, document.network);
+    narrower.hosts(&mut policy.network_allow, document.network_allow.as_ref());
+    let denied = parsed(document.network_deny.as_ref());
+    add(&mut policy.network_deny, denied.as_ref(), layer);
     // What holds inside the walls only is no widening, unless there are none.
     let is_walled = layer == Layer::Managed
         || (policy.provider.value != ProviderChoice::Direct

@@ -161,7 +161,12 @@ fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
         .unwrap_or(schema)
 }
 
-fn unknown_key(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(), Problem> {
+pub(crate) fn unknown_key(
+    value: &Value,
+    schema: &Value,
+    root: &Value,
+    at: &str,
+) -> Result<(), Problem> {
     let schema = resolve(schema, root);
     match value {
         Value::Object(fields) => {

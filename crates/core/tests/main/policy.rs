@@ -2,8 +2,8 @@
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::policy::{
-    EffectivePolicy, Layer, NARROWING, PolicyChange, PolicyDocument, PolicyFormat, PolicyStore,
-    import_runner_policy, policy_schema, read_policy,
+    EffectivePolicy, Layer, LayerDocument, NARROWING, PolicyChange, PolicyDocument, PolicyFormat,
+    PolicyStore, import_runner_policy, merge, policy_schema, read_policy,
 };
 use cofferdam_core::spec::{Access, Network, ProviderKind};
 
@@ -127,10 +127,6 @@ fn row_45_contradictions_are_refused_when_the_policy_is_read() {
 fn fields_that_nothing_enforces_are_refused() {
     for (field, text) in [
         (
-            "network_allow",
-            "network = \"restricted\"\nnetwork_allow = [\"example.com\"]",
-        ),
-        (
             "network_deny",
             "network = \"full\"\nnetwork_deny = [\"example.com\"]",
         ),
@@ -158,6 +154,54 @@ fn fc_47_an_empty_list_of_hosts_is_no_host() {
     let policy =
         lay(&[(Layer::User, "network = \"restricted\"\nnetwork_allow = []")]).expect("good");
     assert_eq!(policy.network.value, Network::Restricted);
+    let base = || EffectivePolicy::built_in().with_default_network(Network::Restricted);
+    let hosts = |text: &str| -> Vec<String> {
+        let layer = LayerDocument::new(Layer::User, read(Layer::User, text).expect("good"));
+        let policy = merge(base(), &[layer]).expect("good");
+        policy
+            .network_allow
+            .iter()
+            .map(|one| one.value.to_string())
+            .collect()
+    };
+    assert_eq!(hosts("workspace = \"write\""), ["@dev"]);
+    assert_eq!(hosts("network_allow = [\"A.com\"]"), ["@dev", "a.com"]);
+    assert_eq!(hosts("network_allow = []"), Vec::<String>::new());
+}
+
+#[test]
+fn a_project_proposes_hosts_and_a_request_only_narrows() {
+    let user = "network = \"restricted\"\nnetwork_allow = [\"**.a.com\", \"b.com\"]";
+    let hosts = |policy: &EffectivePolicy| -> Vec<String> {
+        let entries = policy.network_allow.iter();
+        entries
+            .map(|one| format!("{} {}", one.value, one.layer))
+            .collect()
+    };
+    let with = |layer, text: &str| lay(&[(Layer::User, user), (layer, text)]);
+    let wider = with(Layer::Project, "network_allow = [\"b.com\", \"evil.com\"]").expect("good");
+    assert_eq!(hosts(&wider), ["**.a.com user", "b.com user"]);
+    assert_eq!(wider.proposals.len(), 1);
+    assert_eq!(wider.proposals[0].value, "\"evil.com\"");
+    let narrower = with(
+        Layer::Project,
+        "network_allow = [\"x.a.com:443\"]\nnetwork_deny = [\"y.a.com\"]",
+    )
+    .expect("good");
+    assert_eq!(hosts(&narrower), ["x.a.com:443 project"]);
+    assert_eq!(narrower.network_deny.len(), 1);
+    let none = with(Layer::Request, "network_allow = []").expect("good");
+    assert_eq!(hosts(&none), Vec::<String>::new());
+    let refused = with(Layer::Request, "network_allow = [\"evil.com\"]").expect_err("refused");
+    assert_eq!(refused.code, ErrorCode::PolicyWidening);
+    let ceiling = "network_allow = [\"**.a.com\"]";
+    let over = lay(&[(Layer::Managed, ceiling), (Layer::User, user)]).expect_err("refused");
+    assert_eq!(over.field.as_deref(), Some("network_allow"));
+    for bare in ["*", "**", "*:443"] {
+        let text = format!("network_allow = [\"{bare}\"]");
+        let refused = read(Layer::User, &text).expect_err("refused");
+        assert_eq!(refused.code, ErrorCode::PolicyInvalidValue);
+    }
 }
 
 #[test]
