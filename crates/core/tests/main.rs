@@ -8,3 +8,5 @@ mod layers;
 mod plans;
 #[path = "main/policy.rs"]
 mod policy;
+#[path = "main/ports.rs"]
+mod ports;

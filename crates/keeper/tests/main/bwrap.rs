@@ -185,6 +185,37 @@ fn terminals_have_names_inside() {
 }
 
 #[test]
+fn sockets_and_their_lists_are_those_of_the_inside() {
+    let Some(program) = bwrap() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let inside = enclose(&program, folder.path(), &[], &setup());
+    let keeper = inside.keeper.as_ref().expect("there");
+    let tables = keeper.open_socket_tables().expect("lists");
+    let listed = |port: u16| {
+        let mut text = vec![0; 64 * 1024];
+        let length = rustix::io::pread(&tables[0], &mut text[..], 0).expect("a list");
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        text.contains(&format!("0100007F:{port:04X} 00000000:0000 0A"))
+    };
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let (address, listener) = keeper.listen(any).expect("it listens");
+    // The list is read anew each time, and is not that of the outside.
+    assert!(listed(address.port()));
+    let listener = std::net::TcpListener::from(listener);
+    let socket = keeper.open_socket(false).expect("a socket");
+    rustix::net::connect(&socket, &address).expect("connected inside");
+    listener.accept().expect("accepted");
+    assert!(
+        std::net::TcpStream::connect(address).is_err(),
+        "not from outside"
+    );
+    drop((listener, socket));
+    assert!(!listed(address.port()));
+    drop(tables);
+    inside.close();
+}
+
+#[test]
 fn the_end_of_the_channel_ends_the_namespace() {
     let Some(program) = bwrap() else { return };
     let folder = tempfile::tempdir().expect("a folder");
