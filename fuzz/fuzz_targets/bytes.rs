@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let path = BytePath::from_bytes(bytes);
-    assert_eq!(BytePath::parse(&path.to_text()).as_ref(), Ok(&path));
+    assert_eq!(BytePath::parse(&path.to_string()).as_ref(), Ok(&path));
     if let Some(parent) = path.parent() {
         assert!(path.is_within(&parent) || !path.is_absolute());
     }
@@ -15,6 +15,6 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Ok(parsed) = BytePath::parse(text)
     {
-        assert_eq!(BytePath::parse(&parsed.to_text()), Ok(parsed));
+        assert_eq!(BytePath::parse(&parsed.to_string()), Ok(parsed));
     }
 });

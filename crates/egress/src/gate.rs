@@ -204,7 +204,8 @@ fn judge(
         Reason::Listed => names_address(&policy.rules, target),
         _ => false,
     };
-    if (class.is_public() && !is_own) || (is_granted && class.can_be_granted()) {
+    let is_site = reason == Reason::Listed && class.is_of_site() && policy.is_site(target);
+    if ((class.is_public() || is_site) && !is_own) || (is_granted && class.can_be_granted()) {
         return Ok(());
     }
     Err(Refusal {

@@ -3,13 +3,17 @@
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cofferdam_core::hosts::{Host, HostPort, HostRules};
+use cofferdam_core::hosts::{Host, HostPort, HostRule, HostRules};
 
 /// Says which hosts may be reached, in one value that is replaced as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
     /// The rules; empty allows nothing.
     pub rules: HostRules,
+    /// Names of which the owner's own configuration says that they are used, such as a company's
+    /// package mirror: where `rules` allow them, they may also lead into the site's own network
+    /// ([`cofferdam_core::hosts::AddressClass::is_of_site`]), never to the machine itself.
+    pub site: Vec<HostRule>,
     /// Services that may be reached although their address is the machine's own or private, each by
     /// the very host and port that a client must ask for.
     pub reach: Vec<HostPort>,
@@ -28,6 +32,12 @@ impl EgressPolicy {
 
     pub(crate) fn is_reach(&self, target: &HostPort) -> bool {
         self.reach.contains(target)
+    }
+
+    pub(crate) fn is_site(&self, target: &HostPort) -> bool {
+        self.site
+            .iter()
+            .any(|rule| rule.holds_for(&target.host, target.port))
     }
 
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {

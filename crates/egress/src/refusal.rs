@@ -98,6 +98,10 @@ fn phrase(refusal: &Refusal, target: Option<&HostPort>) -> String {
         let allow = allowing_rule(target);
         return format!("Cofferdam: {target} is not allowed (owner: --allow {allow})");
     }
+    if refusal.reason == Reason::AddressRefused {
+        let class = refusal.detail.as_deref().unwrap_or_default();
+        return format!("Cofferdam: {target} has a {class} address (owner: --reach {target})");
+    }
     format!("Cofferdam: {target} {}", refusal.reason)
 }
 

@@ -84,6 +84,15 @@ impl AddressClass {
         !matches!(self, Self::Unspecified | Self::Multicast)
     }
 
+    /// Tells whether the address lies in a network of the site, or where nobody's is: where a
+    /// company has its mirrors. Never the machine itself, its link, or a metadata service.
+    pub const fn is_of_site(self) -> bool {
+        matches!(
+            self,
+            Self::Documentation | Self::Reserved | Self::Shared | Self::Private
+        )
+    }
+
     /// Gives the word that is written in events and refusals.
     pub const fn as_str(self) -> &'static str {
         match self {

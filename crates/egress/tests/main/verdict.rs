@@ -136,6 +136,40 @@ fn fc_51_a_name_that_leads_inwards_is_refused() {
 }
 
 #[test]
+fn a_mirror_of_the_site_is_reached_and_nothing_closer() {
+    let site = |allow: &[&str]| EgressPolicy {
+        site: vec!["mirror.corp".parse().expect("a rule")],
+        own_addresses: vec!["10.0.0.9".parse().unwrap()],
+        ..rules(allow, &[])
+    };
+    let stage = stage(site(&["mirror.corp", "other.corp"]));
+    for (name, address, is_reached) in [
+        ("mirror.corp", "10.0.0.1", true),
+        ("mirror.corp", "203.0.113.80", true),
+        ("mirror.corp", "fd00::1", true),
+        ("other.corp", "10.0.0.1", false),
+        ("mirror.corp", "10.0.0.9", false),
+        ("mirror.corp", "127.0.0.1", false),
+        ("mirror.corp", "169.254.1.1", false),
+        ("mirror.corp", "169.254.169.254", false),
+        ("mirror.corp", "fd00:ec2::254", false),
+        ("mirror.corp", "64:ff9b::7f00:1", false),
+    ] {
+        stage.world.name(name, &[address]);
+        stage.world.host(address, 443, echo());
+        let head = stage.connect(&format!("{name}:443")).1;
+        assert_eq!(
+            head.starts_with("HTTP/1.1 200 "),
+            is_reached,
+            "{name} {address}: {head}"
+        );
+    }
+    // It says where a name may lead, not that it may be asked for.
+    stage.proxy.replace(site(&[]));
+    assert!(refusal(&stage, "mirror.corp:443").contains("not_listed"));
+}
+
+#[test]
 fn of_several_addresses_only_those_that_pass_are_tried_in_order() {
     let stage = stage(rules(&["mixed.example"], &[]));
     stage.world.name(
