@@ -31,5 +31,6 @@ pub mod outcome;
 pub mod plan;
 pub mod policy;
 pub mod ports;
+pub mod profile;
 pub mod spec;
 pub mod task;
