@@ -15,6 +15,7 @@ mod enclosure;
 mod git;
 mod guard;
 mod hints;
+pub mod home;
 pub mod host;
 mod output;
 mod pager;

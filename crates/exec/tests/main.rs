@@ -2,6 +2,8 @@
 
 #[path = "main/conformance.rs"]
 mod conformance;
+#[path = "main/home.rs"]
+mod home;
 #[path = "main/kills.rs"]
 mod kills;
 #[path = "main/ports.rs"]
