@@ -123,9 +123,13 @@ impl Runtime {
         network: Network,
         tree: Option<&Path>,
     ) -> Result<Resolved, Problem> {
+        let mut base = EffectivePolicy::built_in().with_default_network(network);
+        if let Some(profile) = self.profile_of(policy)? {
+            self.lay_profile(&profile, &mut base);
+        }
         self.host.look(LookRequest {
             policy,
-            base: EffectivePolicy::built_in().with_default_network(network),
+            base,
             data_dir: &self.data_dir,
             tree,
         })

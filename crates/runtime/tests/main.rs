@@ -23,3 +23,6 @@ mod checks;
 
 #[path = "main/modes.rs"]
 mod modes;
+
+#[path = "main/agents.rs"]
+mod agents;

@@ -212,6 +212,7 @@ pub(crate) fn progress(step: &TaskProgress) -> Option<String> {
         TaskProgress::Verifying { step, of, check } => {
             Some(format!("check {step} of {of}: {}", one_line(check, 100)))
         }
+        TaskProgress::Noted { text } => Some(text.clone()),
         TaskProgress::Running { .. }
         | TaskProgress::Harvesting
         | TaskProgress::Verified { .. }

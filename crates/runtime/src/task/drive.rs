@@ -7,7 +7,7 @@
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
-use cofferdam_core::operation::RunCommand;
+use cofferdam_core::operation::{CommandForm, RunCommand};
 use cofferdam_core::outcome::{CommandOutcome, Status};
 use cofferdam_core::plan;
 use cofferdam_core::task::{IsolationMode, TaskRequest, TaskResult};
@@ -23,6 +23,7 @@ use super::request::{TaskProgress, TaskRunRequest};
 use super::settle::{bring_in, clean_up};
 use super::{ledger, verify};
 use crate::host::{PolicyRequest, Resolved};
+use crate::profile::Agent;
 use crate::refusal;
 use crate::run::{Opening, fallback, plan_in};
 use crate::runtime::Runtime;
@@ -67,6 +68,9 @@ impl Runtime {
         let requested =
             refusal::asked_for(&policy.owner, cofferdam_core::spec::Network::Restricted);
         let mut draft = Draft::new(&asked, requested);
+        if let CommandForm::Argv(argv) = &asked.command {
+            self.choose_profile(&mut policy, argv);
+        }
         drive(&mut course, &mut policy, &asked, io, &mut draft);
         let result = course.conclude(&asked, draft);
         let mut lines = course.closing_lines(&result)?;
@@ -112,6 +116,14 @@ fn drive(
         draft.isolation.workspace_path = Some(tree.record.tree.clone());
         draft.isolation.base = Some(tree.record.base.oid.clone());
     }
+    let agent = match begin_agent(course, &prepared, policy, asked, &io) {
+        Ok(agent) => agent,
+        Err(problem) => {
+            draft.fail(problem);
+            clean_up(course, prepared, asked, draft);
+            return;
+        }
+    };
     let notes = course
         .left_behind
         .iter()
@@ -127,7 +139,21 @@ fn drive(
         notes,
     });
     let mut measured = None;
-    if let Err(problem) = work(course, &prepared, asked, io, draft, &mut measured) {
+    if let Err(problem) = work(
+        course,
+        &prepared,
+        asked,
+        agent.as_ref(),
+        io,
+        draft,
+        &mut measured,
+    ) {
+        draft.fail(problem);
+    }
+    // Its walls are gone, so nothing writes to its home any more.
+    if let Some(agent) = agent
+        && let Err(problem) = agent.settle(course)
+    {
         draft.fail(problem);
     }
     if let Err(problem) = bring_in(course, &mut prepared, asked, draft, measured) {
@@ -150,11 +176,38 @@ fn drive(
     clean_up(course, prepared, asked, draft);
 }
 
+/// Makes the private home of the agent whose profile was named or found.
+fn begin_agent(
+    course: &mut Course<'_>,
+    prepared: &Prepared,
+    policy: &PolicyRequest,
+    asked: &TaskRequest,
+    io: &CommandIo<'_>,
+) -> Result<Option<Agent>, Problem> {
+    let runtime = course.runtime;
+    let Some(profile) = runtime.profile_of(policy)? else {
+        return Ok(None);
+    };
+    let has_terminal = matches!(io, CommandIo::Terminal { .. });
+    let task = course.task.to_string();
+    let agent = Agent::begin(
+        runtime,
+        profile,
+        &prepared.resolved,
+        &task,
+        &asked.command,
+        has_terminal,
+    )?;
+    agent.announce(course);
+    Ok(Some(agent))
+}
+
 /// Puts the walls up, runs set-up and the command, and takes the walls down.
 fn work(
     course: &mut Course<'_>,
     prepared: &Prepared,
     asked: &TaskRequest,
+    agent: Option<&Agent>,
     io: CommandIo<'_>,
     draft: &mut Draft,
     measured: &mut Option<Measured>,
@@ -162,13 +215,18 @@ fn work(
     let runtime = course.runtime;
     let resolved = &prepared.resolved;
     crate::decide::decide(&resolved.policy)?;
-    let spec = prepared.spec(runtime, false)?;
+    let spec = match agent {
+        Some(agent) => agent.spec(runtime, resolved, prepared.view())?,
+        None => prepared.spec(runtime, false)?,
+    };
     let cwd = prepared.directory(&spec, asked.cwd.as_ref());
+    let command = agent.map_or(&asked.command, |agent| &agent.command);
     let main = RunCommand {
         cwd: Some(cwd.clone()),
+        env: agent.map_or_else(Vec::new, |agent| agent.environment.clone()),
         timeout: asked.timeout,
         idle_timeout: asked.idle_timeout,
-        ..RunCommand::new(asked.command.clone())
+        ..RunCommand::new(command.clone())
     };
     let root = prepared.directory(&spec, Some(&resolved.facts.workspace.root));
     let mut steps: Vec<(&str, &BytePath)> = Vec::new();
@@ -229,7 +287,7 @@ fn work(
     }
     course.enter(TaskState::Running);
     course.tell(TaskProgress::Running {
-        command: asked.command.summary(),
+        command: command.summary(),
     });
     if course.control.is_cancelled() {
         return Err(crate::run::cancelled());

@@ -17,6 +17,8 @@ mod verify;
 mod words;
 
 pub use actions::{DiffForm, MergeOptions, TaskDiff, TaskDropped, TaskMerge, TaskUndone};
+pub(crate) use course::Course;
+pub(crate) use ledger::Ledger;
 pub use overview::{TaskOverview, TaskState};
 pub use reconcile::Reconciled;
 pub use request::{TaskProgress, TaskRunRequest};

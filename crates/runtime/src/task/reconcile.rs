@@ -40,6 +40,7 @@ impl Runtime {
     ///
     /// When the journal cannot be read or written.
     pub fn reconcile(&self) -> Result<Vec<Reconciled>, Problem> {
+        self.settle_homes()?;
         let ledger = Ledger::read(self.journal().as_ref(), false)?;
         let is_left = |entry: &&Entry| {
             entry.result.is_none()

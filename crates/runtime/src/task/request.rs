@@ -84,6 +84,11 @@ pub enum TaskProgress {
         /// Its verdict.
         status: VerificationStatus,
     },
+    /// Something worth a word.
+    Noted {
+        /// The word.
+        text: String,
+    },
     /// It has ended; the result follows.
     Done,
 }

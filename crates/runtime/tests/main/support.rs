@@ -41,6 +41,11 @@ pub(crate) fn has_walls() -> bool {
     found
 }
 
+/// Says that a test cannot be carried out here.
+pub(crate) fn skipped(why: &str) {
+    println!("skipped: {why}");
+}
+
 impl Desk {
     pub(crate) fn new() -> Self {
         let top = tempfile::tempdir().expect("a desk");
