@@ -10,12 +10,16 @@ mod input;
 mod journal;
 #[path = "main/policy.rs"]
 mod policy;
+#[path = "main/review.rs"]
+mod review;
 #[path = "main/ports.rs"]
 mod ports;
 #[path = "main/scene.rs"]
 mod scene;
 #[path = "main/serve.rs"]
 mod serve;
+#[path = "main/setup.rs"]
+mod setup;
 #[path = "main/signals.rs"]
 mod signals;
 #[path = "main/streams.rs"]

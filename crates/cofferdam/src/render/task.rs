@@ -202,7 +202,8 @@ pub(crate) fn changed(file: &ModifiedFile) -> String {
     )
 }
 
-fn checked(check: &CheckResult) -> String {
+/// Renders one check.
+pub(crate) fn checked(check: &CheckResult) -> String {
     let how = match (check.status, check.return_code) {
         (VerificationStatus::Failed, Some(code)) => format!(" (exit {code})"),
         _ => String::new(),
@@ -219,7 +220,7 @@ fn checked(check: &CheckResult) -> String {
 }
 
 /// Gives the last lines of output, without what could move the cursor.
-fn tail(output: &str) -> Vec<String> {
+pub(crate) fn tail(output: &str) -> Vec<String> {
     let clean = harmless(output);
     let lines: Vec<_> = clean.lines().collect();
     lines

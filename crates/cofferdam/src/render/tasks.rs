@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use cofferdam_core::outcome::Status;
-use cofferdam_core::task::{MergeStatus, VerificationStatus};
+use cofferdam_core::task::{MergeStatus, TaskResult, VerificationStatus};
 use cofferdam_runtime::{TaskDiff, TaskDropped, TaskMerge, TaskOverview, TaskProgress, TaskUndone};
 
 use super::outcome::status_style;
@@ -87,6 +87,47 @@ pub(crate) fn running(task: &TaskOverview) -> String {
             format!("cofferdam task show {}", task.number),
         ])
     )
+}
+
+/// Renders the results of tasks that ran side by side.
+pub(crate) fn side_by_side(tasks: &[TaskResult]) -> String {
+    let mut table = Table::new(&["#", "STATUS", "VERIFIER", "FILES", "LINES", "TOOK", "BRANCH"]);
+    for task in tasks {
+        let outcome = task.task_result.as_ref();
+        let code = outcome.and_then(|outcome| outcome.return_code);
+        let how = code
+            .filter(|code| *code != 0)
+            .map_or_else(String::new, |code| format!(" (exit {code})"));
+        let figures = &task.git_diff_summary;
+        let branch = task.isolation.branch.as_ref();
+        table.row([
+            paint(STRONG, task.number),
+            format!("{}{how}", paint(status_style(task.status), task.status)),
+            verdict(task.verification.status),
+            task.modified_files.len().to_string(),
+            format!("+{} −{}", figures.insertions, figures.deletions),
+            outcome.map_or_else(String::new, |one| super::duration(one.elapsed_ms)),
+            branch.map_or_else(
+                || {
+                    let problem = task.error.as_ref();
+                    problem.map_or_else(String::new, |one| {
+                        paint(BAD, one_line(&one.message, 80))
+                    })
+                },
+                |branch| paint(PLACE, branch),
+            ),
+        ]);
+    }
+    let mut text = table.render();
+    let numbers: Vec<_> = tasks.iter().map(|task| task.number.to_string()).collect();
+    if !numbers.is_empty() {
+        let numbers = numbers.join(" ");
+        text.push_str(&next(&[
+            format!("cofferdam review {numbers}"),
+            format!("cofferdam drop {numbers}"),
+        ]));
+    }
+    text
 }
 
 /// Renders the figures of a diff.

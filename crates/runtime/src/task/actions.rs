@@ -410,7 +410,7 @@ impl Runtime {
     }
 
     /// Finds a task with the record of its tree.
-    fn entry(&self, name: &str) -> Result<Entry, Problem> {
+    pub(crate) fn entry(&self, name: &str) -> Result<Entry, Problem> {
         let ledger = Ledger::read(self.journal().as_ref(), true)?;
         ledger.find(name).cloned()
     }

@@ -39,6 +39,8 @@ pub(crate) struct Entry {
     pub(crate) cleanup: CleanupPolicy,
     pub(crate) lease: Option<String>,
     pub(crate) created_at: String,
+    /// The same in milliseconds since 1970.
+    pub(crate) created_ms: i64,
     pub(crate) ended_at: Option<String>,
     pub(crate) state: TaskState,
     pub(crate) requested: Option<IsolationLevel>,
@@ -171,6 +173,7 @@ impl Entry {
             cleanup: part(data, "cleanup_policy").unwrap_or_default(),
             lease: part(data, "lease"),
             created_at: event.time.to_string(),
+            created_ms: event.time.as_millisecond(),
             ended_at: None,
             state: TaskState::Planned,
             requested: None,

@@ -10,7 +10,7 @@ use cofferdam_core::task::{
 const WORKER_CHARACTERS: usize = 32;
 
 /// Makes the name of a worker from a goal.
-pub(crate) fn worker_name(goal: &str) -> String {
+pub fn worker_name(goal: &str) -> String {
     let mut name = String::new();
     for word in goal
         .split(|one: char| !one.is_ascii_alphanumeric())

@@ -1,0 +1,111 @@
+//! Looking at tasks and deciding about them, what runs, and the wrap mode.
+
+use clap::{Args, ValueEnum};
+
+/// What `review` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without a task: every task about which you have to decide. First what matters, then the diff.
+A long review goes through $PAGER, or less, where you look at it on a terminal.
+
+Examples:
+  cofferdam review                 what waits for you
+  cofferdam review 3               one task
+  cofferdam review 3 --stat        without the diff
+  cofferdam review --json | jq '.tasks[].hosts'")]
+pub(crate) struct ReviewArguments {
+    /// Numbers of tasks, their ids, or the beginnings of them
+    #[arg(value_name = "TASK")]
+    pub(crate) tasks: Vec<String>,
+    /// Leave the diff out
+    #[arg(long)]
+    pub(crate) stat: bool,
+    /// Print at once, without a pager
+    #[arg(long)]
+    pub(crate) no_pager: bool,
+}
+
+/// Names one or several tasks.
+#[derive(Debug, Args)]
+pub(crate) struct TasksArguments {
+    /// Numbers of tasks, their ids, or the beginnings of them
+    #[arg(value_name = "TASK", required = true)]
+    pub(crate) tasks: Vec<String>,
+}
+
+/// What `merge` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One after the other, in the order in which they are named; the first that is refused ends it, and
+what was merged before stays merged. `cofferdam undo N` takes a merge back.
+
+Examples:
+  cofferdam merge 1
+  cofferdam merge 1 2 --into release")]
+pub(crate) struct MergeArguments {
+    #[command(flatten)]
+    pub(crate) tasks: TasksArguments,
+    /// Branch that takes them, in place of the one from which each task began
+    #[arg(long, value_name = "BRANCH")]
+    pub(crate) into: Option<String>,
+    /// Let them change names that the host's tools execute or obey
+    #[arg(long)]
+    pub(crate) allow_protected: bool,
+}
+
+/// What `stop` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A task gets SIGTERM as if it came from its own terminal, and is ended after five seconds more. What
+it did is brought in on its branch. Only a process that its lease proves is signalled.")]
+pub(crate) struct StopArguments {
+    /// Numbers of tasks, their ids, or the beginnings of them
+    #[arg(value_name = "TASK", required_unless_present = "all")]
+    pub(crate) tasks: Vec<String>,
+    /// Stop every task that runs
+    #[arg(long, conflicts_with = "tasks")]
+    pub(crate) all: bool,
+    /// Seconds to wait for the end
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    pub(crate) wait: u64,
+}
+
+/// What `setup` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes a small script of the agent's name into ~/.local/bin/cofferdam-shims, which runs the agent as
+a task behind walls. It does nothing until that directory stands first in your PATH: the line for it
+is printed, and with --yes it is put into your shell's start-up file between two marks. The agent's
+own configuration is not touched. --undo takes away exactly what was written.
+
+Examples:
+  cofferdam setup claude           write the script, print the line for PATH
+  cofferdam setup claude --yes     put the line into the start-up file too
+  cofferdam setup claude --undo
+  COFFERDAM_WRAP=off claude        one call as before")]
+pub(crate) struct SetupArguments {
+    /// The agent
+    #[arg(value_enum, value_name = "AGENT")]
+    pub(crate) agent: Agent,
+    /// Take away what was written
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Put the line for PATH into the shell's start-up file too
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) yes: bool,
+}
+
+/// An agent that can be wrapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Agent {
+    /// Claude Code
+    Claude,
+    /// Codex CLI
+    Codex,
+    /// Gemini CLI
+    Gemini,
+    /// opencode
+    Opencode,
+    /// Cursor's command-line agent
+    Cursor,
+}

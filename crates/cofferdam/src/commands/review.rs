@@ -1,0 +1,201 @@
+//! `review`, and `merge`, `drop` and `undo` for several tasks.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use cofferdam_core::error::Problem;
+use cofferdam_core::exit;
+use cofferdam_runtime::{MergeOptions, Runtime, TaskReview};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::arguments::review::{MergeArguments, ReviewArguments, TasksArguments};
+use crate::context::Context;
+use crate::failure::{Ending, Failure, problem_exit_code};
+use crate::render::{review as render, tasks};
+
+/// Lines that are printed at once on a terminal whose height is not known.
+const LINES_AT_ONCE: usize = 24;
+
+/// Carries out `review`.
+pub(crate) fn review(context: &Context, arguments: &ReviewArguments) -> Ending {
+    let runtime = context.task_runtime()?;
+    let patch = !arguments.stat;
+    let reviews = if arguments.tasks.is_empty() {
+        runtime.review_open(patch)?
+    } else {
+        let named = arguments.tasks.iter();
+        named
+            .map(|task| runtime.review(task, patch))
+            .collect::<Result<Vec<_>, _>>()?
+    };
+    if context.output.is_json() {
+        context
+            .output
+            .result(&json!({"tasks": reviews}), |_| String::new())?;
+        return Ok(exit::SUCCESS);
+    }
+    let text = if reviews.is_empty() {
+        let last = runtime.tasks()?.last().map(|task| task.number);
+        render::nothing(last)
+    } else {
+        render::reviews(&reviews)
+    };
+    show(context, &text, &reviews, !arguments.no_pager)
+}
+
+/// Prints a text, through a pager where a person looks at more than a screen of it.
+fn show(context: &Context, text: &str, reviews: &[TaskReview], pager: bool) -> Ending {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        // Patches as bytes for a program: what is no text stays as it is.
+        context.output.text(text)?;
+        let mut stream = stdout.lock();
+        for review in reviews {
+            stream.write_all(&review.changes.patch_bytes)?;
+        }
+        stream.flush()?;
+        drop(stream);
+        let state: String = reviews.iter().map(render::state).collect();
+        if !state.is_empty() {
+            context.output.text(&state)?;
+        }
+        return Ok(exit::SUCCESS);
+    }
+    let whole = format!("{text}{}", render::patches(reviews));
+    if pager && whole.lines().count() >= height() && paged(context, &whole)? {
+        return Ok(exit::SUCCESS);
+    }
+    context.output.text(&whole)?;
+    Ok(exit::SUCCESS)
+}
+
+/// Gives the height of the terminal in lines.
+fn height() -> usize {
+    rustix::termios::tcgetwinsize(rustix::stdio::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_row))
+        .filter(|rows| *rows > 0)
+        .unwrap_or(LINES_AT_ONCE)
+}
+
+/// Shows a text in the caller's pager; tells whether there was one.
+fn paged(context: &Context, text: &str) -> Result<bool, Failure> {
+    let named = context
+        .variable("COFFERDAM_PAGER")
+        .or_else(|| context.variable("PAGER"))
+        .map(|name| name.to_string_lossy().into_owned());
+    let command = named.unwrap_or_else(|| "less".to_owned());
+    if command == "cat" {
+        return Ok(false);
+    }
+    let mut environment = context.environment.clone();
+    if context.variable("LESS").is_none() {
+        // Ends where all fits, keeps colours, leaves the text on the screen.
+        environment.push(("LESS".into(), "FRX".into()));
+    }
+    // Ctrl-C is for the pager; this program waits for it.
+    let seen = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let held = signal_hook::flag::register(signal_hook::consts::SIGINT, seen);
+    let colours = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+    let plain;
+    let text = if colours {
+        text
+    } else {
+        plain = anstream::adapter::strip_str(text).to_string();
+        &plain
+    };
+    let shown = cofferdam_exec::page(&command, &environment, text.as_bytes());
+    if let Ok(held) = held {
+        signal_hook::low_level::unregister(held);
+    }
+    Ok(shown?)
+}
+
+/// What was done with several tasks, in order.
+#[derive(Debug, Serialize)]
+struct Done<T> {
+    /// What was done, and last what was refused.
+    tasks: Vec<T>,
+    /// Tasks that were not come to, as they were named.
+    not_done: Vec<String>,
+}
+
+/// Does something with one task after the other, until one is refused.
+///
+/// With one task the result is that of `task …`; with several they stand in a list.
+fn each<T: Serialize>(
+    context: &Context,
+    names: &[String],
+    verb: &str,
+    work: impl Fn(&Runtime, &str) -> Result<(T, Option<Problem>), Problem>,
+    text: impl Fn(&T) -> String,
+) -> Ending {
+    let runtime = context.task_runtime()?;
+    let mut done = Done {
+        tasks: Vec::new(),
+        not_done: Vec::new(),
+    };
+    let mut refused = None;
+    for (index, name) in names.iter().enumerate() {
+        match work(&runtime, name) {
+            Ok((result, problem)) => {
+                done.tasks.push(result);
+                refused = problem;
+            }
+            Err(problem) if names.len() == 1 => return Err(problem.into()),
+            Err(problem) => refused = Some(problem),
+        }
+        if refused.is_some() {
+            done.not_done = names[index + 1..].to_vec();
+            break;
+        }
+    }
+    match done.tasks.as_slice() {
+        [only] if names.len() == 1 => context.output.result(only, &text)?,
+        _ => context.output.result(&done, |done| {
+            done.tasks.iter().map(&text).collect::<Vec<_>>().join("\n")
+        })?,
+    }
+    let Some(problem) = refused else {
+        return Ok(exit::SUCCESS);
+    };
+    context.output.explain(&problem);
+    if !done.not_done.is_empty() {
+        let left = done.not_done.join(", ");
+        context
+            .output
+            .note(&format!("not {verb} after that: {left}"));
+    }
+    Ok(problem_exit_code(&problem))
+}
+
+/// Carries out `merge`.
+pub(crate) fn merge(context: &Context, arguments: &MergeArguments) -> Ending {
+    let options = MergeOptions {
+        into: arguments.into.clone(),
+        allow_protected: arguments.allow_protected,
+    };
+    each(
+        context,
+        &arguments.tasks.tasks,
+        "merged",
+        |runtime, name| {
+            let merge = runtime.merge(name, &options)?;
+            let problem = merge.problem.clone();
+            Ok((merge, problem))
+        },
+        tasks::merged,
+    )
+}
+
+/// Carries out `drop`.
+pub(crate) fn drop_tasks(context: &Context, arguments: &TasksArguments) -> Ending {
+    let work = |runtime: &Runtime, name: &str| Ok((runtime.drop_task(name)?, None));
+    each(context, &arguments.tasks, "dropped", work, tasks::dropped)
+}
+
+/// Carries out `undo`.
+pub(crate) fn undo(context: &Context, arguments: &TasksArguments) -> Ending {
+    let work = |runtime: &Runtime, name: &str| Ok((runtime.undo(name)?, None));
+    each(context, &arguments.tasks, "taken back", work, tasks::undone)
+}

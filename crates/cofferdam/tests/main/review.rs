@@ -1,0 +1,304 @@
+//! Looking at tasks, deciding about several, and what runs.
+
+use std::process::Child;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::scene::{Finished, Scene, collect, has_walls, until};
+
+fn task(scene: &Scene, flags: &[&str], script: &str) -> Finished {
+    let all = [
+        &["task", "run", "--goal", "g"],
+        flags,
+        &["--", "sh", "-c", script],
+    ]
+    .concat();
+    scene.run(&all)
+}
+
+fn ps(scene: &Scene) -> Value {
+    scene.run(&["ps", "--json"]).expect_code(0).json()
+}
+
+/// Starts a task that says when it runs and then waits, and waits for its command.
+fn running(scene: &Scene, flags: &[&str], tasks: usize) -> Child {
+    let script = "echo half >half.txt; sleep 600";
+    let all = [
+        &["task", "run", "--goal", "wait"],
+        flags,
+        &["--", "sh", "-c", script],
+    ]
+    .concat();
+    let child = scene.command(&all).spawn().expect("the program starts");
+    let runs = until(|| {
+        let seen = ps(scene);
+        let list = seen["tasks"].as_array().expect("a list").clone();
+        list.len() == tasks && list.iter().all(|one| one["commands"] != json!([]))
+    });
+    assert!(runs, "{}", ps(scene));
+    child
+}
+
+#[test]
+fn a_review_shows_changes_checks_and_what_was_put_back_or_held() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let script = "echo two >>a.txt; git add -A; git -c user.name=a -c user.email=a@b commit -qm 'step one'; \
+                  mkdir .claude; echo '{}' >.claude/settings.json; echo x >new.txt";
+    let flags = [
+        "--setup",
+        "echo ready",
+        "--verify",
+        "grep -q three a.txt",
+        "--verify",
+        "true",
+    ];
+    task(&scene, &flags, script).expect_code(1);
+
+    let said = scene.run(&["review", "1", "--json"]).expect_code(0).json();
+    let one = &said["tasks"][0];
+    assert_eq!(one["number"], json!(1));
+    assert_eq!(one["status"], json!("completed"));
+    assert_eq!(one["open"], json!(true));
+    let paths: Vec<_> = one["changes"]["files"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|file| (file["file"]["path"].as_str(), file["protected"].as_bool()))
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            (Some(".claude/settings.json"), Some(true)),
+            (Some("a.txt"), Some(false)),
+            (Some("new.txt"), Some(false)),
+        ]
+    );
+    assert_eq!(one["changes"]["commits"][0]["subject"], json!("step one"));
+    assert_eq!(one["changes"]["commits"][0]["files"], json!(["a.txt"]));
+    assert_eq!(one["changes"]["commits"].as_array().map(Vec::len), Some(1));
+    let kinds: Vec<_> = one["changes"]["commands"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|command| command["kind"].as_str().expect("a word"))
+        .collect();
+    assert_eq!(kinds, ["setup", "command", "check", "check"]);
+    assert!(
+        one["changes"]["patch"]
+            .as_str()
+            .is_some_and(|patch| patch.contains("+two"))
+    );
+    assert_eq!(one["checks"]["status"], json!("failed"));
+    assert_eq!(one["checks"]["checks"][0]["status"], json!("failed"));
+    assert_eq!(one["checks"]["freshness"]["verdict"], json!("fresh"));
+    assert_eq!(one["protected"][0]["outcome"], json!("in_changes"));
+    for list in ["hosts", "denials", "agent_state", "left_behind", "notes"] {
+        assert!(one[list].is_array(), "{list}");
+    }
+    assert_eq!(one["next"][0], json!("cofferdam drop 1"));
+
+    let text = scene.run(&["review"]).expect_code(0).text();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("task 1 completed"), "{text}");
+    assert!(lines[0].contains("verifier failed"), "{text}");
+    let at = |word: &str| text.find(word).unwrap_or_else(|| panic!("{word}: {text}"));
+    assert!(at("next: cofferdam drop 1") < at("diff --git"), "{text}");
+    assert!(text.contains("failed  grep -q three a.txt (exit 1)"), "{text}");
+    assert!(text.contains("only with --allow-protected"), "{text}");
+    let short = scene.run(&["review", "--stat"]).expect_code(0).text();
+    assert!(!short.contains("diff --git"), "{short}");
+    assert!(short.lines().count() <= 24, "{short}");
+}
+
+#[test]
+fn denials_and_protected_names_of_a_live_checkout_are_shown() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let script = "mkdir .cursor && echo x >.cursor/rules; echo two >>a.txt";
+    task(&scene, &["--isolation", "sandbox"], script);
+    let said = scene.run(&["review", "1", "--json"]).expect_code(0).json();
+    let one = &said["tasks"][0];
+    let undone = &one["protected"][0];
+    assert_eq!(undone["outcome"], json!("undone"), "{one}");
+    let denied = one["denials"].as_array().expect("a list");
+    assert!(!denied.is_empty(), "{one}");
+    assert_eq!(denied[0]["times"], json!(1));
+    assert_eq!(denied[0]["commands"].as_array().map(Vec::len), Some(1));
+    assert!(denied[0]["denial"]["instead"].is_string());
+    let text = scene.run(&["review", "1"]).expect_code(0).text();
+    assert!(text.contains("1 denial"), "{text}");
+    assert!(text.contains("put back"), "{text}");
+}
+
+#[test]
+fn nothing_to_review_names_the_last_task() {
+    let scene = Scene::new();
+    let text = scene.run(&["review"]).expect_code(0).text();
+    assert_eq!(text, "nothing waits for you\n");
+    let done = scene.run(&["review", "7"]).expect_code(125);
+    assert!(done.stderr.contains("error[task_unknown]"), "{}", done.stderr);
+}
+
+#[test]
+fn several_merges_end_at_the_first_refusal() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    task(&scene, &[], "echo two >a.txt").expect_code(0);
+    task(&scene, &[], "echo other >a.txt").expect_code(0);
+    task(&scene, &[], "echo new >new.txt").expect_code(0);
+    let done = scene.run(&["merge", "1", "2", "3", "--json"]);
+    assert_eq!(done.code, Some(125), "{}", done.stderr);
+    let said = done.json();
+    assert_eq!(said["tasks"][0]["merge"]["status"], json!("merged"));
+    assert_eq!(said["tasks"][1]["merge"]["status"], json!("conflict"));
+    assert_eq!(said["not_done"], json!(["3"]));
+    assert!(done.stderr.contains("not merged after that: 3"), "{}", done.stderr);
+    let content = || std::fs::read_to_string(scene.work().join("a.txt")).expect("readable");
+    assert_eq!(content(), "two\n");
+    assert!(!scene.work().join("new.txt").exists());
+
+    // What is merged waits no more; what is refused does.
+    let open = scene.run(&["review", "--stat", "--json"]).expect_code(0).json();
+    let numbers: Vec<_> = open["tasks"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|task| task["number"].as_u64())
+        .collect();
+    assert_eq!(numbers, [Some(2), Some(3)]);
+
+    scene.run(&["undo", "1"]).expect_code(0);
+    assert_eq!(content(), "one\n");
+    scene.run(&["drop", "2", "3"]).expect_code(0);
+    scene.run(&["undo", "2", "3"]).expect_code(0);
+    let text = scene.run(&["merge", "3"]).expect_code(0).text();
+    assert!(text.contains("merged task 3 into main"), "{text}");
+}
+
+#[test]
+fn a_running_task_is_seen_and_stopped_with_its_work_on_a_branch() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    assert_eq!(ps(&scene), json!({"tasks": [], "commands": []}));
+    let start = Instant::now();
+    let child = running(&scene, &[], 1);
+    let pid = child.id();
+    let seen = ps(&scene);
+    let task = &seen["tasks"][0];
+    assert_eq!(task["number"], json!(1));
+    assert_eq!(task["state"], json!("running"));
+    assert_eq!(task["pid"], json!(pid));
+    assert_eq!(task["workspace"], json!(scene.work()));
+    assert!(task["doubt"].is_null(), "{task}");
+    let text = scene.run(&["ps"]).expect_code(0).text();
+    assert!(text.contains("cofferdam stop 1"), "{text}");
+    let text = scene.run(&["review"]).expect_code(0).text();
+    assert!(text.starts_with("task 1 running"), "{text}");
+
+    let said = scene.run(&["stop", "1", "--json"]).expect_code(0).json();
+    assert_eq!(said["tasks"][0]["end"], json!("stopped"));
+    let branch = said["tasks"][0]["branch"].as_str().expect("a branch");
+    assert_eq!(scene.git(&["show", &format!("{branch}:half.txt")]), "half");
+    let done = collect(child, start);
+    assert_eq!(done.code, Some(143), "{}", done.stderr);
+    assert_eq!(ps(&scene)["tasks"], json!([]));
+    let again = scene.run(&["stop", "1", "--json"]).expect_code(0).json();
+    assert_eq!(again["tasks"][0]["end"], json!("not_running"));
+}
+
+#[test]
+fn a_lease_that_names_another_process_is_never_signalled() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let start = Instant::now();
+    let mut child = running(&scene, &[], 1);
+    let leases = scene.path("data/leases");
+    let name = &crate::scene::list(&leases)[0];
+    let path = leases.join(name);
+    let text = std::fs::read_to_string(&path).expect("readable");
+    let mut record: Value = serde_json::from_str(&text).expect("a record");
+    record["start"] = json!(record["start"].as_u64().expect("ticks") + 1);
+    std::fs::write(&path, record.to_string()).expect("writable");
+    let done = scene.run(&["stop", "1", "--json"]).expect_code(125);
+    assert_eq!(done.json()["tasks"][0]["end"], json!("refused"));
+    assert!(child.try_wait().expect("a child of ours").is_none());
+    std::fs::write(&path, text).expect("writable");
+    scene.run(&["stop", "--all"]).expect_code(0);
+    collect(child, start);
+}
+
+#[test]
+fn the_same_task_runs_several_times_side_by_side() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let script = "pwd >where; echo \"$$\" >own.txt; git branch --show-current";
+    let done = task(&scene, &["--fork", "3", "--worker", "w", "--json"], script).expect_code(0);
+    let said = done.json();
+    let tasks = said["tasks"].as_array().expect("a list");
+    let mut branches: Vec<_> = tasks
+        .iter()
+        .map(|task| {
+            assert_eq!(task["status"], json!("completed"));
+            let branch = task["isolation"]["branch"].as_str().expect("a branch");
+            branch.rsplit('/').next().expect("a name").to_owned()
+        })
+        .collect();
+    branches.sort();
+    assert_eq!(branches, ["w-1", "w-2", "w-3"]);
+
+    // The worst code of all.
+    let one_fails = "case $(git branch --show-current) in *-2) exit 7;; esac; echo >made";
+    let done = task(&scene, &["--fork", "3", "--worker", "v"], one_fails).expect_code(7);
+    let text = done.text();
+    assert_eq!(text.matches("completed").count(), 2, "{text}");
+    assert!(text.contains("failed (exit 7)"), "{text}");
+    assert!(text.contains("cofferdam review 4 5 6"), "{text}");
+}
+
+#[test]
+fn one_of_several_is_stopped_and_then_all_of_them() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let start = Instant::now();
+    let child = running(&scene, &["--fork", "3"], 3);
+    let said = scene.run(&["stop", "2", "--json"]).expect_code(0).json();
+    assert_eq!(said["tasks"][0]["end"], json!("stopped"));
+    let left: Vec<_> = ps(&scene)["tasks"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|task| task["number"].as_u64())
+        .collect();
+    assert_eq!(left, [Some(1), Some(3)]);
+    // A signal ends all of them, and their work is there.
+    let pid = i32::try_from(child.id()).expect("a pid");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("ours");
+    let done = collect(child, start);
+    assert_ne!(done.code, Some(0), "{}", done.stderr);
+    let branches = scene.git(&["branch", "--list", "cofferdam/*"]);
+    assert_eq!(branches.lines().count(), 3, "{branches}");
+}
