@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::backend::Backend;
 use crate::guard::Guard;
+use crate::network::Door;
 use crate::plane::Plane;
 use crate::ports::Ports;
 use crate::provider::{self, Occupancy, Scratch};
@@ -31,9 +32,15 @@ pub(crate) struct Place {
     pub(crate) output_limit: Option<u64>,
     guard: Option<Guard>,
     ports: Option<Ports>,
+    door: Option<Door>,
 }
 
 impl Place {
+    /// Lends the way out, where the network is restricted.
+    pub(crate) const fn door(&self) -> Option<&Door> {
+        self.door.as_ref()
+    }
+
     pub(crate) const fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
     }
@@ -261,6 +268,7 @@ impl Planned {
             scratch,
             guard,
             ports,
+            door,
             backend,
         } = raised?;
         plane.record_later(
@@ -286,6 +294,7 @@ impl Planned {
             output_limit,
             guard,
             ports,
+            door,
         };
         Ok(Standing {
             place,
@@ -355,16 +364,13 @@ struct Raised {
     scratch: Option<Scratch>,
     guard: Option<Guard>,
     ports: Option<Ports>,
+    door: Option<Door>,
     backend: Box<dyn Backend>,
 }
 
-fn raise(
-    about: &About<'_>,
-    spec: &EnclosureSpec,
-    occupancy: Occupancy,
-) -> Result<Raised, Problem> {
-    // Ports are asked of the keeper while commands run.
-    let occupancy = if spec.ports.is_empty() {
+fn raise(about: &About<'_>, spec: &EnclosureSpec, occupancy: Occupancy) -> Result<Raised, Problem> {
+    // Ports are asked of the keeper while commands run, and so is the listener of a way out.
+    let occupancy = if spec.ports.is_empty() && spec.egress.is_none() {
         occupancy
     } else {
         Occupancy::Many
@@ -391,10 +397,24 @@ fn raise(
         )?),
         _ => None,
     };
+    let door = match &spec.egress {
+        Some(egress) => {
+            let of = (about.id, about.subject);
+            Some(Door::open(
+                plane,
+                of,
+                egress,
+                &spec.workspace,
+                backend.network(),
+            )?)
+        }
+        None => None,
+    };
     Ok(Raised {
         scratch,
         guard,
         ports,
+        door,
         backend,
     })
 }
@@ -407,6 +427,9 @@ fn take_down(standing: Option<Arc<Standing>>, reason: &str, subject: &Subject) -
     ports.inspect(|ports| ports.stop());
     let by = standing.backend.end();
     ports.inspect(|ports| ports.end());
+    if let Some(door) = standing.place.door() {
+        door.close();
+    }
     standing.place.plane.record_later(
         subject,
         event_type::ISOLATION_ENDED,

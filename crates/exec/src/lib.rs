@@ -17,6 +17,7 @@ mod guard;
 mod hints;
 pub mod home;
 pub mod host;
+mod network;
 mod output;
 mod pager;
 mod peers;
@@ -33,6 +34,7 @@ pub mod workspace;
 
 pub use control::{Control, TerminalSize};
 pub use enclosure::{Enclosure, QuietOutput};
+pub use network::{AskHost, HostAnswer, HostQuestion, NetworkOptions};
 pub use output::{OutputSink, Stream};
 pub use pager::page;
 pub use peers::{LivePlane, live_planes};

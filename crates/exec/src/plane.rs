@@ -16,6 +16,7 @@ use cofferdam_journal::{DataDir, Journal, JournalError, Lease, MemoryJournal, Sy
 use serde_json::Value;
 
 use crate::enclosure::{self, Enclosure};
+use crate::network::{NetworkOptions, NetworkState};
 use crate::ports::PortHook;
 use crate::provider;
 use crate::provider::memory::Script;
@@ -57,6 +58,7 @@ struct Inner {
     keeper: OnceLock<OwnedFd>,
     spawner: OnceLock<Spawner>,
     port_hook: OnceLock<PortHook>,
+    network: NetworkState,
 }
 
 impl Drop for Inner {
@@ -124,6 +126,7 @@ impl Plane {
             keeper: OnceLock::new(),
             spawner: OnceLock::new(),
             port_hook: OnceLock::new(),
+            network: NetworkState::default(),
         })))
     }
 
@@ -167,6 +170,16 @@ impl Plane {
         subject: &Subject,
     ) -> Result<Enclosure, Problem> {
         Enclosure::put_up(self, spec, requested, subject)
+    }
+
+    /// Says what only a program that embeds the plane can say about the network, before the first
+    /// enclosure; what was said before stays.
+    pub fn set_network(&self, options: NetworkOptions) {
+        self.0.network.set(options);
+    }
+
+    pub(crate) fn network(&self) -> &NetworkState {
+        &self.0.network
     }
 
     /// Lends the journal.

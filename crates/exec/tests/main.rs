@@ -6,6 +6,8 @@ mod conformance;
 mod home;
 #[path = "main/kills.rs"]
 mod kills;
+#[path = "main/network.rs"]
+mod network;
 #[path = "main/ports.rs"]
 mod ports;
 #[path = "main/smoke.rs"]

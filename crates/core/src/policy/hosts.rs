@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::{ErrorCode, Problem};
-use crate::hosts::{HostPattern, HostRule};
+use crate::hosts::{Host, HostPattern, HostRule};
 
 /// A set of hosts that has a name in policies and is filled by looking at the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -126,21 +126,23 @@ pub(crate) fn covers(wide: &HostRule, narrow: &HostRule) -> bool {
         (Some(_), None) => false,
         (Some(wide), Some(narrow)) => wide.first <= narrow.first && narrow.last <= wide.last,
     };
-    let hosts = match (&wide.pattern, &narrow.pattern) {
-        (wide, narrow) if wide == narrow => true,
-        (HostPattern::Below(top), HostPattern::Exact(crate::hosts::Host::Name(name))) => {
-            name.is_below(top)
-        }
-        (HostPattern::AtOrBelow(top), HostPattern::Exact(crate::hosts::Host::Name(name))) => {
-            name == top || name.is_below(top)
-        }
-        (HostPattern::Below(top), HostPattern::Below(name)) => name.is_below(top),
-        (HostPattern::Below(top), HostPattern::AtOrBelow(name)) => name.is_below(top),
-        (HostPattern::AtOrBelow(top), HostPattern::Below(name) | HostPattern::AtOrBelow(name)) => {
-            name == top || name.is_below(top)
-        }
-        _ => false,
-    };
+    let hosts = wide.pattern == narrow.pattern
+        || match (&wide.pattern, &narrow.pattern) {
+            // Of what lies below a name only the name itself may be left out.
+            (
+                HostPattern::Below(top),
+                HostPattern::Exact(Host::Name(name))
+                | HostPattern::Below(name)
+                | HostPattern::AtOrBelow(name),
+            ) => name.is_below(top),
+            (
+                HostPattern::AtOrBelow(top),
+                HostPattern::Exact(Host::Name(name))
+                | HostPattern::Below(name)
+                | HostPattern::AtOrBelow(name),
+            ) => name == top || name.is_below(top),
+            _ => false,
+        };
     ports && hosts
 }
 

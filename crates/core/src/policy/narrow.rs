@@ -259,7 +259,7 @@ pub(super) fn narrow(
         "reach",
         &mut policy.reach,
         parsed(document.reach.as_ref()),
-        |allowed, wanted| allowed.contains(wanted),
+        <[_]>::contains,
     );
     narrower.crossings(
         "publish",

@@ -5,6 +5,7 @@
 //! millisecond on an ordinary repository.
 
 mod data_dir;
+mod dev_hosts;
 mod files;
 mod git;
 mod git_config;
@@ -96,6 +97,15 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
         surroundings.get("PATH"),
         &[root, data_dir],
     );
+    let network = dev_hosts::look(&dev_hosts::Look {
+        surroundings,
+        data_dir,
+        policy,
+        owner: &owner,
+        is_own,
+        root,
+        repository: repository.as_ref(),
+    });
     let shell = ["/bin/bash", "/usr/bin/bash"]
         .into_iter()
         .find(|path| Path::new(path).exists())
@@ -132,6 +142,7 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
             },
         ),
         shell: BytePath::from(shell),
+        network,
         git_config,
         caller,
         owner,

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::limits;
 use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
-use cofferdam_core::spec::{CommandSpec, EnclosureSpec, Network, ProviderKind, ResourceLimits, Variable};
+use cofferdam_core::spec::{
+    CommandSpec, EnclosureSpec, Network, ProviderKind, ResourceLimits, Variable,
+};
 use cofferdam_keeper::{
     ChannelError, ClientError, Exited, KeeperClient, SignalTarget, SpawnRequest, SupervisorClient,
     SupervisorReply,
@@ -24,7 +26,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::Occupancy;
 use super::bwrap::{Complaint, inner};
 use super::scratch::CacheLayers;
-use crate::backend::{Backend, Ended, Exit, InnerNetwork, Recipient, RunningCommand, Started, Stdio};
+use crate::backend::{
+    Backend, Ended, Exit, InnerNetwork, Recipient, RunningCommand, Started, Stdio,
+};
 
 /// How long the processes of a place may take to leave before they are killed.
 const LEAVE: Duration = Duration::from_millis(1_000);

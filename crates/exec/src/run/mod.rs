@@ -194,12 +194,18 @@ impl<'a> Prepared<'a> {
         } = run;
         let plane = &place.plane;
         let mut facts = Facts::new(place, &command, &command_id, timeout_clamped);
+        if let Some(door) = place.door() {
+            door.begin(&command_id, &subject);
+        }
         match start_and_pump(place, backend, &command, &subject, io, &control, &mut facts) {
             Ok(Pumped { ended, stop }) => {
                 facts.ended = ended;
                 facts.stop = stop;
             }
             Err(problem) => facts.stop = Some(Stop::Lost(problem)),
+        }
+        if let Some(door) = place.door() {
+            facts.refused = door.end(&command_id);
         }
         facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
         facts.finish(plane.ambient().monotonic().saturating_sub(began))

@@ -36,6 +36,8 @@ pub(super) struct Facts<'a> {
     pub(super) ended: Option<Ended>,
     pub(super) stop: Option<Stop>,
     pub(super) changes: Vec<Change>,
+    /// What the way out refused.
+    pub(super) refused: Vec<Denial>,
     clamped: bool,
 }
 
@@ -54,6 +56,7 @@ impl<'a> Facts<'a> {
             ended: None,
             stop: None,
             changes: Vec::new(),
+            refused: Vec::new(),
             clamped,
         }
     }
@@ -77,7 +80,7 @@ impl<'a> Facts<'a> {
         } else {
             Vec::new()
         };
-        let (denials, events) = self.denials();
+        let (mut denials, events) = self.denials();
         for (change, _) in denials
             .iter()
             .zip(&self.changes)
@@ -94,6 +97,7 @@ impl<'a> Facts<'a> {
                 .with_hint("look at it before any tool of the host does")
             });
         }
+        denials.append(&mut self.refused);
         let stdout_full = self.reference(true, out_cut);
         let stderr_full = self.reference(false, err_cut);
         if let Some(failure) = self.collection.failure.take() {

@@ -107,6 +107,7 @@ pub(crate) fn spec(provider: ProviderKind, workspace: &std::path::Path) -> Enclo
             Vec::new()
         },
         caches: Vec::new(),
+        egress: None,
         network: if walls { Network::None } else { Network::Full },
         ports: cofferdam_core::ports::PortPlan::default(),
         landlock: LandlockSpec {
