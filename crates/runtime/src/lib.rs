@@ -20,6 +20,7 @@ mod participants;
 mod profile;
 mod project;
 mod refusal;
+mod review;
 mod run;
 mod runtime;
 mod scribe;
@@ -31,9 +32,15 @@ pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 pub use options::RuntimeOptions;
 pub use profile::{AppliedState, ProfileEntry, ProfileOrigin, Profiles};
 pub use project::{Projected, project};
+pub use review::{
+    HostVerdict, ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand, ReviewedCommit,
+    ReviewedDenial, ReviewedFile, ReviewedHost, ReviewedName, ReviewedStateChange, RunningCommand,
+    RunningTask, RunningThings, StopEnd, TaskReview, TaskStopped,
+};
 pub use run::{FrontDoor, RunRequest};
 pub use runtime::Runtime;
 pub use task::{
     DiffForm, MergeOptions, Reconciled, TaskDiff, TaskDropped, TaskMerge, TaskOverview,
     TaskProgress, TaskRunRequest, TaskState, TaskUndone,
+    worker_name,
 };

@@ -51,6 +51,9 @@ fn show(context: &Context, text: &str, reviews: &[TaskReview], pager: bool) -> E
         context.output.text(text)?;
         let mut stream = stdout.lock();
         for review in reviews {
+            if !review.changes.patch_bytes.is_empty() {
+                stream.write_all(b"\n")?;
+            }
             stream.write_all(&review.changes.patch_bytes)?;
         }
         stream.flush()?;

@@ -333,11 +333,15 @@ fn host(host: &ReviewedHost) -> String {
     };
     match host.verdict {
         HostVerdict::Reached => format!("{} {name}{often}", paint(GOOD, "reached")),
-        HostVerdict::Refused => {
+        HostVerdict::Refused | HostVerdict::Failed => {
+            let word = match host.verdict {
+                HostVerdict::Failed => paint(CAUTION, "not reached"),
+                _ => paint(BAD, "refused"),
+            };
             let why = host.reason.as_ref().map_or_else(String::new, |why| {
                 format!(" {}", paint(FAINT, format_args!("({})", one_line(why, 60))))
             });
-            format!("{} {name}{often}{why}", paint(BAD, "refused"))
+            format!("{word} {name}{often}{why}")
         }
     }
 }

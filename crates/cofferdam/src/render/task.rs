@@ -314,8 +314,8 @@ mod tests {
                     A new.txt +1
           checks    passed  make check 210 ms
 
-        next: cofferdam task diff 3
-              cofferdam task merge 3
+        next: cofferdam review 3
+              cofferdam merge 3
         ");
     }
 
@@ -359,8 +359,8 @@ mod tests {
           not in    2 uncommitted files (--carry all takes them)
           tree      kept at /data/worktrees/repo/run/worker
 
-        next: cofferdam task diff 3
-              cofferdam task merge 3
+        next: cofferdam review 3
+              cofferdam merge 3
         ");
     }
 
@@ -390,8 +390,8 @@ mod tests {
 
         hint: run it by hand in the tree
 
-        next: cofferdam task diff 3
-              cofferdam task merge 3
+        next: cofferdam review 3
+              cofferdam merge 3
         ");
     }
 

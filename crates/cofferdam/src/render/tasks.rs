@@ -46,8 +46,8 @@ pub(crate) fn list(tasks: &[TaskOverview], hidden: usize) -> String {
     }
     if let Some(last) = tasks.last() {
         text.push_str(&next(&[
+            "cofferdam review".to_owned(),
             format!("cofferdam task show {}", last.number),
-            format!("cofferdam task diff {}", last.number),
         ]));
     }
     text
@@ -91,7 +91,9 @@ pub(crate) fn running(task: &TaskOverview) -> String {
 
 /// Renders the results of tasks that ran side by side.
 pub(crate) fn side_by_side(tasks: &[TaskResult]) -> String {
-    let mut table = Table::new(&["#", "STATUS", "VERIFIER", "FILES", "LINES", "TOOK", "BRANCH"]);
+    let mut table = Table::new(&[
+        "#", "STATUS", "VERIFIER", "FILES", "LINES", "TOOK", "BRANCH",
+    ]);
     for task in tasks {
         let outcome = task.task_result.as_ref();
         let code = outcome.and_then(|outcome| outcome.return_code);
@@ -110,9 +112,7 @@ pub(crate) fn side_by_side(tasks: &[TaskResult]) -> String {
             branch.map_or_else(
                 || {
                     let problem = task.error.as_ref();
-                    problem.map_or_else(String::new, |one| {
-                        paint(BAD, one_line(&one.message, 80))
-                    })
+                    problem.map_or_else(String::new, |one| paint(BAD, one_line(&one.message, 80)))
                 },
                 |branch| paint(PLACE, branch),
             ),

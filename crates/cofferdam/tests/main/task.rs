@@ -77,7 +77,7 @@ fn a_task_is_listed_shown_merged_and_taken_back() {
         ])
         .expect_code(0)
         .text();
-    assert!(text.contains("next: cofferdam task"), "{text}");
+    assert!(text.contains("next: cofferdam review 1"), "{text}");
     assert!(
         scene
             .run(&["task", "list"])

@@ -312,7 +312,12 @@ fn changes(
     evidence: Option<&TaskEvidence>,
     kinds: &[(String, String)],
 ) -> ReviewChanges {
+    // What changed is measured once, at the end: with set-up steps it may have been any of them.
+    let is_known = !kinds.iter().any(|(_, kind)| kind == "setup");
     let by = |path: &BytePath| {
+        if !is_known {
+            return Vec::new();
+        }
         let path = path.to_string();
         evidence
             .and_then(|one| one.files.iter().find(|file| file.path == path))
@@ -349,7 +354,11 @@ fn changes(
                 status: one.status,
                 return_code: one.return_code,
                 elapsed_ms: one.elapsed_ms,
-                files: one.files.clone(),
+                files: if is_known {
+                    one.files.clone()
+                } else {
+                    Vec::new()
+                },
                 denials: one.denials,
             })
             .collect(),

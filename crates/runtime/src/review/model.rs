@@ -155,6 +155,8 @@ pub enum HostVerdict {
     Reached,
     /// It was refused.
     Refused,
+    /// It was allowed, and could not be reached.
+    Failed,
 }
 
 /// A host that a task wanted to reach.

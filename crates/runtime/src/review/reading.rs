@@ -24,13 +24,16 @@ pub(super) fn host(hosts: &mut Vec<ReviewedHost>, event: &Event) {
     let Some(host) = text(data, &["host", "address", "subject"]) else {
         return;
     };
-    // Whatever does not say that it went on did not.
-    let verdict = match text(data, &["verdict"]).as_deref() {
-        Some("allowed" | "allow" | "reached") => HostVerdict::Reached,
-        _ => HostVerdict::Refused,
-    };
     let port = data.get("port").and_then(Value::as_u64);
     let reason = text(data, &["reason", "why"]);
+    // Whatever does not say that it went on did not.
+    let verdict = match (text(data, &["verdict"]).as_deref(), reason.as_deref()) {
+        (Some("allowed" | "allow" | "reached"), _) => HostVerdict::Reached,
+        (_, Some("resolve_failed" | "dial_failed" | "dial_timeout" | "upstream_invalid")) => {
+            HostVerdict::Failed
+        }
+        _ => HostVerdict::Refused,
+    };
     let known = hosts.iter_mut().find(|known| {
         known.host == host
             && known.port == port

@@ -181,7 +181,7 @@ impl Runtime {
         if let Some(Act::Dropped(_)) = entry.last_act() {
             return Err(wrong_state(
                 format!("task {number} was dropped"),
-                format!("cofferdam task undo {number}"),
+                format!("cofferdam undo {number}"),
             ));
         }
         let harvested = entry.record.as_ref().and_then(|record| {
@@ -247,8 +247,8 @@ impl Runtime {
                     into: Some(into),
                     problem: None,
                     next: vec![
-                        format!("cofferdam task undo {number}"),
-                        format!("cofferdam task drop {number}"),
+                        format!("cofferdam undo {number}"),
+                        format!("cofferdam drop {number}"),
                     ],
                 })
             }
@@ -268,8 +268,8 @@ impl Runtime {
                     into: None,
                     problem: Some(problem),
                     next: vec![
-                        format!("cofferdam task diff {number}"),
-                        format!("cofferdam task merge {number}"),
+                        format!("cofferdam review {number}"),
+                        format!("cofferdam merge {number}"),
                     ],
                 })
             }
@@ -290,7 +290,7 @@ impl Runtime {
         if let Some(Act::Dropped(_)) = entry.last_act() {
             return Err(wrong_state(
                 format!("task {number} was dropped already"),
-                format!("cofferdam task undo {number}"),
+                format!("cofferdam undo {number}"),
             ));
         }
         let Some(record) = &entry.record else {
@@ -346,7 +346,7 @@ impl Runtime {
                 .collect(),
             place,
             next: vec![
-                format!("cofferdam task undo {number}"),
+                format!("cofferdam undo {number}"),
                 "cofferdam task list".to_owned(),
             ],
         })
@@ -403,8 +403,8 @@ impl Runtime {
             number,
             what,
             next: vec![
-                format!("cofferdam task diff {number}"),
-                format!("cofferdam task merge {number}"),
+                format!("cofferdam review {number}"),
+                format!("cofferdam merge {number}"),
             ],
         })
     }

@@ -18,7 +18,8 @@ mod words;
 
 pub use actions::{DiffForm, MergeOptions, TaskDiff, TaskDropped, TaskMerge, TaskUndone};
 pub(crate) use course::Course;
-pub(crate) use ledger::Ledger;
+pub(crate) use ledger::{Entry, Ledger, each};
 pub use overview::{TaskOverview, TaskState};
 pub use reconcile::Reconciled;
 pub use request::{TaskProgress, TaskRunRequest};
+pub use words::worker_name;

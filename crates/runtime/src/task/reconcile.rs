@@ -107,7 +107,7 @@ impl Runtime {
         );
         let problem = if kept {
             problem.with_hint(format!(
-                "cofferdam task drop {} saves what is in its tree and removes it",
+                "cofferdam drop {} saves what is in its tree and removes it",
                 entry.number
             ))
         } else {

@@ -105,7 +105,7 @@ pub(crate) fn sentence(result: &TaskResult) -> String {
 /// Gives the next two commands.
 pub(crate) fn next(result: &TaskResult) -> Vec<String> {
     let number = result.number;
-    let task = |verb: &str| format!("cofferdam task {verb} {number}");
+    let on = |verb: &str| format!("cofferdam {verb} {number}");
     let evidence = format!("cofferdam evidence {number}");
     let has_tree = matches!(
         result.isolation.cleanup_status,
@@ -119,12 +119,12 @@ pub(crate) fn next(result: &TaskResult) -> Vec<String> {
                 result.verification.status,
                 VerificationStatus::Passed | VerificationStatus::Skipped
             );
-        return vec![task("diff"), task(if is_good { "merge" } else { "drop" })];
+        return vec![on("review"), on(if is_good { "merge" } else { "drop" })];
     }
     if is_own && has_tree {
-        return vec![evidence, task("drop")];
+        return vec![on("review"), on("drop")];
     }
-    vec![task("show"), evidence]
+    vec![on("task show"), evidence]
 }
 
 /// Puts figures into a line for people.

@@ -29,7 +29,7 @@ fn c107_a_check_that_fails_decides() {
     assert_eq!(result.isolation.cleanup_status, CleanupStatus::Kept);
     assert_eq!(
         result.next,
-        ["cofferdam task diff 1", "cofferdam task drop 1"]
+        ["cofferdam review 1", "cofferdam drop 1"]
     );
 
     asked.verify = vec!["no-such-program --x".to_owned()];

@@ -89,7 +89,7 @@ fn c81_c1_a_task_gives_the_whole_result_and_the_checkout_is_untouched() {
     assert_eq!(result.merge.status, MergeStatus::NotRequested);
     assert_eq!(
         result.next,
-        ["cofferdam task diff 1", "cofferdam task merge 1"]
+        ["cofferdam review 1", "cofferdam merge 1"]
     );
     assert_eq!(result.exit_code(), 0);
     for kind in ["command", "files_changed", "check"] {
