@@ -156,6 +156,7 @@ fn a_server_inside_is_opened_said_and_gone_with_its_command() {
             .nth(1)
             .map(|rest| rest.trim().to_owned());
         if address.is_none() && line.contains("No such file") {
+            wait(&mut child);
             skipped("there is no python3 inside");
             return;
         }

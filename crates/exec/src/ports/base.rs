@@ -102,7 +102,7 @@ mod tests {
         assert!(
             firsts
                 .iter()
-                .all(|first| (first - FIRST) % PORTS_PER_TASK == 0)
+                .all(|first| (first - FIRST).is_multiple_of(PORTS_PER_TASK))
         );
         assert!(
             firsts

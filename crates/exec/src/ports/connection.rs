@@ -119,15 +119,13 @@ impl Connection {
             if far.is_empty() {
                 return true;
             }
-            match sockopt::socket_error(&self.far) {
-                Ok(Ok(())) => self.stage = Stage::Joined,
-                _ => match next(left, dial) {
-                    Some(far) => self.far = far,
-                    None => {
-                        refuse(&self.near);
-                        return false;
-                    }
-                },
+            if matches!(sockopt::socket_error(&self.far), Ok(Ok(()))) {
+                self.stage = Stage::Joined;
+            } else if let Some(far) = next(left, dial) {
+                self.far = far;
+            } else {
+                refuse(&self.near);
+                return false;
             }
             return true;
         }

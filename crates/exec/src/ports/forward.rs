@@ -197,8 +197,8 @@ impl Forwarder {
     }
 
     fn accept(&mut self, ready: &[PollFlags]) {
-        for index in 0..ready.len() {
-            if ready[index].is_empty() {
+        for (index, flags) in ready.iter().enumerate() {
+            if flags.is_empty() {
                 continue;
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

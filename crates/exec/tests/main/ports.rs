@@ -15,6 +15,7 @@ use cofferdam_core::ports::{PortPlan, PublishedPort};
 use cofferdam_core::spec::{Network, ProviderKind};
 use cofferdam_exec::{CommandIo, Control, Enclosure, Plane, Run};
 use cofferdam_journal::Query;
+use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest as _, Sha256};
 
 use crate::smoke::{capture, command, plane, spec};
@@ -29,6 +30,7 @@ struct Scene {
 
 impl Scene {
     /// `None` where the walls or the program that plays the command are missing.
+    #[expect(clippy::print_stdout, reason = "a skipped test says why")]
     fn new() -> Option<Self> {
         for program in ["/usr/bin/bwrap", "/usr/bin/python3", "/bin/bash"] {
             if !std::path::Path::new(program).exists() {
@@ -225,7 +227,7 @@ fn localhost_is_both_families_whichever_the_service_speaks() {
         reach.push(six.to_string());
         asked.push(("::1", six.port()));
     } else {
-        println!("skipped in part: there is no IPv6 here");
+        // Without IPv6 there is nothing more to ask.
         asked.truncate(1);
     }
     // Two names of one service are one.
@@ -392,4 +394,55 @@ fn a_port_that_is_taken_outside_is_refused_before_anything_runs() {
         .expect_err("refused");
     assert_eq!(problem.code, ErrorCode::PortTaken);
     assert!(problem.hint.is_some_and(|hint| hint.contains("auto")));
+}
+
+/// Finds the first process inside by one that a command started.
+fn keeper_above(mark: &str) -> Option<Pid> {
+    let field = |pid: &str, name: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        Some(line[name.len()..].trim().to_owned())
+    };
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut pid = processes
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .find(|pid| {
+            std::fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line == format!("sleep\0{mark}\0").as_bytes())
+        })?;
+    while !field(&pid, "NSpid:")?.ends_with("\t1") {
+        pid = field(&pid, "PPid:")?;
+    }
+    Pid::from_raw(pid.parse().ok()?)
+}
+
+#[test]
+fn a_keeper_that_hangs_holds_up_neither_the_end_nor_those_who_connect() {
+    let Some(scene) = Scene::new() else { return };
+    let outside = free_port();
+    let mark = format!("{}.{outside}", 600 + std::process::id() % 100);
+    let enclosure = scene.enclose(&[], &[&outside.to_string()]);
+    let script = format!("import os; os.execvp('sleep', ['sleep', '{mark}'])");
+    let (mut waiting, _) = scene.serving(&enclosure, &script, || {
+        let until = Instant::now() + PATIENCE;
+        let keeper = loop {
+            if let Some(keeper) = keeper_above(&mark) {
+                break keeper;
+            }
+            assert!(Instant::now() < until, "the command runs");
+            thread::sleep(Duration::from_millis(5));
+        };
+        kill_process(keeper, Signal::STOP).expect("stopped");
+        TcpStream::connect(("127.0.0.1", outside)).expect("open")
+    });
+    let began = Instant::now();
+    enclosure.close();
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
+    waiting.set_read_timeout(Some(PATIENCE)).expect("set");
+    assert!(!matches!(waiting.read(&mut [0]), Ok(1..)));
+    assert!(TcpStream::connect(("127.0.0.1", outside)).is_err());
 }
