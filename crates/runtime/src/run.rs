@@ -10,6 +10,7 @@ use cofferdam_core::operation::{Input, RunCommand};
 use cofferdam_core::outcome::{CommandOutcome, Status};
 use cofferdam_core::plan::{self, CommandOptions, PlannedCommand, WorkspaceView};
 use cofferdam_core::policy::{EffectivePolicy, PolicyDocument};
+use cofferdam_core::profile::Profile;
 use cofferdam_core::spec::{EnclosureSpec, Network, StreamPlan};
 use cofferdam_exec::{CommandIo, Control, Run};
 use serde_json::json;
@@ -18,6 +19,7 @@ use crate::decide::{Decision, decide};
 use crate::host::{PolicyRequest, Resolved};
 use crate::idempotency::Claim;
 use crate::participants::Participants;
+use crate::profile::Agent;
 use crate::refusal;
 use crate::runtime::Runtime;
 use crate::scribe::{Line, to_value};
@@ -124,19 +126,46 @@ impl Runtime {
         } = request;
         let early = |problem| (problem, None);
         narrow(&mut policy, &command);
-        let resolved = self.look(&policy, Network::None, None).map_err(early)?;
+        let profile = self.profile_of(&policy).map_err(early)?;
+        let resolved = if profile.is_some() {
+            self.look_for_task(&policy, None).map_err(early)?
+        } else {
+            self.look(&policy, Network::None, None).map_err(early)?
+        };
         let requested = refusal::requested(&resolved.policy);
         let refused = |problem| (problem, Some(requested));
         let decision = decide(&resolved.policy).map_err(refused)?;
         let io = with_input(io, &mut command.stdin);
-        let view = WorkspaceView::live(&resolved.facts.workspace);
-        let spec = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())
-            .map_err(refused)?;
         command.cwd.get_or_insert_with(|| resolved.cwd.clone());
-        let planned = plan_in(&resolved, &spec, &command, front_door, &io).map_err(refused)?;
-        if control.is_cancelled() {
-            return Err(refused(cancelled()));
-        }
+        let agent = match profile {
+            Some(profile) => Some(
+                self.begin_agent(profile, &resolved, &mut command, &io)
+                    .map_err(refused)?,
+            ),
+            None => None,
+        };
+        let view = WorkspaceView::live(&resolved.facts.workspace);
+        let spec = match &agent {
+            Some(agent) => agent.spec(self, &resolved, view),
+            None => plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch()),
+        };
+        let planned = spec.and_then(|spec| {
+            let planned = plan_in(&resolved, &spec, &command, front_door, &io)?;
+            if control.is_cancelled() {
+                return Err(cancelled());
+            }
+            Ok((spec, planned))
+        });
+        let (spec, planned) = match planned {
+            Ok(planned) => planned,
+            Err(problem) => {
+                // Nothing ran in its home.
+                if let Some(agent) = agent {
+                    agent.remove();
+                }
+                return Err(refused(problem));
+            }
+        };
         let subject = opening.who.subject();
         let mut lines = if *told { Vec::new() } else { opening.lines() };
         lines.push(decided(
@@ -147,22 +176,46 @@ impl Runtime {
             &planned,
         ));
         lines.extend(fallback(&resolved, &spec, opening));
+        lines.extend(agent.as_ref().map(|agent| agent.line(&subject)));
         // With the intent of the enclosure, in one step.
         self.scribe.record_later(lines);
         *told = true;
-        let outcome = self.plane.run_once(
+        let mut outcome = self.plane.run_once(
             spec,
             requested,
             Run {
                 command: planned.spec,
-                subject,
+                subject: subject.clone(),
                 io,
                 control,
                 timeout_clamped: !planned.clamps.is_empty(),
             },
         );
+        if let Some(agent) = agent
+            && let Err(problem) = agent.settle_alone(self, &subject)
+        {
+            outcome.error.get_or_insert(problem);
+        }
         self.scribe.record_later(opening.ending(outcome.status));
         Ok(outcome)
+    }
+
+    /// Makes the private home of an agent for one command, and completes that command.
+    fn begin_agent(
+        &self,
+        profile: Profile,
+        resolved: &Resolved,
+        command: &mut RunCommand,
+        io: &CommandIo<'_>,
+    ) -> Result<Agent, Problem> {
+        let has_terminal = matches!(io, CommandIo::Terminal { .. });
+        let name = self.command_id().to_string();
+        let form = command.command.clone();
+        let agent = Agent::begin(self, profile, resolved, &name, &form, has_terminal)?;
+        command.command = agent.command.clone();
+        command.env.extend(agent.environment.iter().cloned());
+        self.note(&agent.said);
+        Ok(agent)
     }
 
     /// Writes a refusal down. A journal that cannot be written does not change what is returned.

@@ -1,7 +1,7 @@
 //! The runtime itself: what every operation has in common.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
@@ -27,6 +27,8 @@ pub struct Runtime {
     pub(crate) surroundings: Surroundings,
     pub(crate) data_dir: PathBuf,
     host: Box<dyn HostDoor>,
+    /// What is worth a word about agents that ran as single commands.
+    notes: Mutex<Vec<String>>,
 }
 
 fn with_data_dir(surroundings: &Surroundings, path: PathBuf) -> Surroundings {
@@ -92,7 +94,20 @@ impl Runtime {
             surroundings,
             data_dir,
             host,
+            notes: Mutex::default(),
         })
+    }
+
+    /// Takes what is worth a word about agents that ran as single commands: what is switched off,
+    /// which credentials they could read, what they changed of their own state.
+    pub fn take_notes(&self) -> Vec<String> {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut notes)
+    }
+
+    pub(crate) fn note(&self, more: &[String]) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.extend_from_slice(more);
     }
 
     /// Lends the plane.

@@ -24,6 +24,9 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
     let command = launch::command(context, &arguments.walls, arguments.limits, words)?;
     let runtime = context.runtime()?;
     let control = Control::new();
+    if arguments.walls.ask {
+        crate::ask::on_terminal(context, &runtime, &control)?;
+    }
     let mut caller = Caller::begin(wish, control.clone(), command.timeout)?;
     let outcome = runtime.run_command(RunRequest {
         policy,
@@ -33,6 +36,9 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
         control,
     });
     let asked = caller.end();
+    for line in runtime.take_notes() {
+        context.output.note(&line);
+    }
     drop(runtime);
     finish(context, &outcome, asked)
 }

@@ -51,15 +51,9 @@ impl Profile {
         if index.is_some() {
             more.extend(self.command.arguments.iter().map(String::as_str));
         }
-        let switches = [
-            (&self.command.inner_sandbox, "sandbox"),
-            (&self.command.questions, "questions"),
-        ];
-        for (switch, _) in switches.into_iter().filter(|_| walled) {
+        let switches = [&self.command.inner_sandbox, &self.command.questions];
+        for switch in switches.into_iter().filter(|_| walled) {
             if switch.is_wished_for(argv) {
-                continue;
-            }
-            if index.is_none() && switch.set.is_empty() && !switch.off.is_empty() {
                 continue;
             }
             if index.is_some() {
@@ -69,26 +63,23 @@ impl Profile {
             adapted
                 .set
                 .extend(set.map(|(name, value)| (name.clone(), value.clone())));
-            if !switch.say.is_empty() {
+            // Half of it is not said to be the whole.
+            let whole = index.is_some() || switch.off.is_empty();
+            if whole && !switch.say.is_empty() {
                 adapted.said.push(switch.say.clone());
             }
         }
-        match index {
-            Some(index) => {
-                let more = more.into_iter().map(BytePath::from);
-                adapted.argv.splice(index + 1..=index, more);
-            }
-            None => {
-                let wanted = !self.command.arguments.is_empty()
-                    || !self.command.inner_sandbox.off.is_empty()
-                    || !self.command.questions.off.is_empty();
-                if wanted {
-                    adapted.said.push(format!(
-                        "no program of {} stands in the command line, so it is left as it is",
-                        self.title
-                    ));
-                }
-            }
+        let wanted = !self.command.arguments.is_empty()
+            || !self.command.inner_sandbox.off.is_empty()
+            || !self.command.questions.off.is_empty();
+        if let Some(index) = index {
+            let more = more.into_iter().map(BytePath::from);
+            adapted.argv.splice(index + 1..=index, more);
+        } else if wanted {
+            adapted.said.push(format!(
+                "no program of {} stands in the command line, so it is left as it is",
+                self.title
+            ));
         }
         adapted
     }

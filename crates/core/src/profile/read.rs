@@ -132,7 +132,8 @@ fn check_home(profile: &Profile) -> Result<(), Problem> {
     }
     for rule in &home.keys {
         relative("home.keys", &rule.file)?;
-        if rule.file.ends_with(".toml") {
+        let end = std::path::Path::new(&rule.file).extension();
+        if end.is_some_and(|end| end.eq_ignore_ascii_case("toml")) {
             return Err(invalid(
                 "home.keys",
                 format!("{} is TOML: keys come back of JSON files only", rule.file),

@@ -31,16 +31,8 @@ impl Agent {
     /// Writes down what the agent begins with, and tells the caller.
     pub(crate) fn announce(&self, course: &mut Course<'_>) {
         course.notes.extend(self.said.iter().cloned());
-        let data = json!({
-            "step": "seeded",
-            "profile": self.profile.name,
-            "path": self.directory(),
-            "files": self.seeded.0,
-            "bytes": self.seeded.1,
-            "credentials": self.credentials,
-            "said": self.said,
-        });
-        let shown = course.say(event_type::AGENT_HOME, Severity::Info, data);
+        let line = self.line(&course.subject);
+        let shown = course.say(event_type::AGENT_HOME, Severity::Info, line.data);
         let summary = if self.credentials.is_empty() {
             format!("{} was given no credentials", self.profile.title)
         } else {
@@ -52,6 +44,37 @@ impl Agent {
         };
         let data = json!({"profile": self.profile.name, "credentials": self.credentials});
         course.keep("credentials", summary, None, shown, data);
+    }
+
+    /// Says what the agent begins with.
+    pub(crate) fn line(&self, subject: &Subject) -> Line {
+        let data = json!({
+            "step": "seeded",
+            "profile": self.profile.name,
+            "path": self.directory(),
+            "files": self.seeded.0,
+            "bytes": self.seeded.1,
+            "credentials": self.credentials,
+            "said": self.said,
+        });
+        Line::new(event_type::AGENT_HOME, subject, data)
+    }
+
+    /// Does what [`Agent::settle`] does for an agent that ran as a single command.
+    pub(crate) fn settle_alone(self, runtime: &Runtime, subject: &Subject) -> Result<(), Problem> {
+        let Some(collected) = self.collect() else {
+            return Ok(());
+        };
+        let report = collected?;
+        let told = Told::new(runtime, &report, &self.profile.name)?;
+        runtime.note(&report.notes);
+        let has_changes = told.changes.is_some();
+        if has_changes {
+            runtime.note(std::slice::from_ref(&told.summary));
+        }
+        runtime.scribe.record(told.lines(subject))?;
+        self.remove();
+        Ok(())
     }
 
     /// Brings the agent's state back, writes down what changed, and removes the private home.
@@ -103,6 +126,15 @@ struct Told {
 }
 
 impl Told {
+    fn lines(self, subject: &Subject) -> Vec<Line> {
+        let mut lines = vec![Line::new(event_type::AGENT_HOME, subject, self.home)];
+        if let Some(changes) = self.changes {
+            let line = Line::new(event_type::FILE_CHANGED, subject, changes);
+            lines.push(line.severity(Severity::Warning));
+        }
+        lines
+    }
+
     fn new(runtime: &Runtime, report: &HomeReport, profile: &str) -> Result<Self, Problem> {
         let journal = runtime.journal().as_ref();
         let changes = report
@@ -186,12 +218,7 @@ impl Runtime {
             let subject = self.subject_of(&left.task);
             let mut told = Told::new(self, report, &left.profile)?;
             told.home["step"] = "settled".into();
-            let mut lines = vec![Line::new(event_type::AGENT_HOME, &subject, told.home)];
-            if let Some(changes) = told.changes {
-                let line = Line::new(event_type::FILE_CHANGED, &subject, changes);
-                lines.push(line.severity(Severity::Warning));
-            }
-            self.scribe.record(lines)?;
+            self.scribe.record(told.lines(&subject))?;
             said.push(format!(
                 "the state of {} was brought back after its process died: {} files",
                 left.profile,

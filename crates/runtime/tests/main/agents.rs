@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use cofferdam_core::event::event_type;
-use cofferdam_core::operation::CommandForm;
+use cofferdam_core::operation::{CommandForm, RunCommand};
 use cofferdam_core::outcome::Status;
 use cofferdam_core::policy::{PolicyDocument, ProviderChoice};
 use cofferdam_core::profile::StateChangeKind;
@@ -345,4 +345,29 @@ fn profiles_of_the_user_take_the_place_of_shipped_ones() {
         .unwrap_err();
     assert_eq!(broken.hint.as_deref(), Some("did you mean \"title\"?"));
     assert!(profiles.find("nobody").is_err());
+}
+
+#[test]
+fn a_single_command_has_a_private_home_where_a_profile_is_named() {
+    if !has_walls() {
+        return;
+    }
+    let desk = desk();
+    let runtime = desk.runtime();
+    let mut policy = owner();
+    policy.owner.profile = Some("claude".to_owned());
+    let command = RunCommand {
+        cwd: Some(desk.repo.as_path().into()),
+        ..RunCommand::new(asked(&desk, &["x"]).command)
+    };
+    let outcome = crate::support::run(&runtime, policy, command);
+    assert_eq!(outcome.status, Status::Completed, "{outcome:#?}");
+    assert!(outcome.output.contains("\"accessToken\":\"old\""));
+    assert!(transcript(&desk).starts_with("turn in "));
+    assert!(!desk.home.join(".claude/settings.local.json").exists());
+    let notes = runtime.take_notes().join("\n");
+    assert!(notes.contains("credentials of its own"), "{notes}");
+    assert!(notes.contains("which is not applied"), "{notes}");
+    let homes = std::fs::read_dir(desk.data.join("homes")).unwrap();
+    assert!(homes.flatten().all(|one| one.path().is_file()));
 }
