@@ -1,6 +1,7 @@
 //! The command line as types; their doc comments are the help.
 
 pub(crate) mod policy;
+pub(crate) mod profile;
 pub(crate) mod run;
 pub(crate) mod task;
 pub(crate) mod view;
@@ -12,6 +13,7 @@ use clap::builder::Styles;
 use clap::{Args, Parser, Subcommand};
 
 use policy::PolicyCommand;
+use profile::{AgentArguments, ProfileCommand};
 use run::RunArguments;
 use task::TaskCommand;
 use view::{EventsArguments, EvidenceArguments, JournalCommand, ServeArguments, ThreadsArguments};
@@ -45,6 +47,7 @@ Start here:
   cofferdam run -- npm test               one command behind walls
   cofferdam task run --goal 'fix the parser' --verify 'make check' -- CMD
                                           one task on a branch of its own
+  cofferdam claude                        the agent you use, on a branch of its own
 
 Exit codes: 0 good, 1 only the verifier failed, 2 wrong usage, 124 time limit, 125 Cofferdam itself
 failed or refused, 126 denied or not executable, 127 not found, 128+N ended by signal N; every other
@@ -77,6 +80,17 @@ pub(crate) enum TopCommand {
     /// Run, inspect and merge tasks
     #[command(subcommand)]
     Task(Box<TaskCommand>),
+    /// Run Claude Code as a task, behind walls
+    Claude(AgentArguments),
+    /// Run Codex as a task, behind walls
+    Codex(AgentArguments),
+    /// Run Gemini CLI as a task, behind walls
+    Gemini(AgentArguments),
+    /// Run opencode as a task, behind walls
+    Opencode(AgentArguments),
+    /// List, show and check profiles of agents
+    #[command(subcommand)]
+    Profile(ProfileCommand),
     /// Explain and check policies
     #[command(subcommand)]
     Policy(Box<PolicyCommand>),

@@ -6,6 +6,7 @@ mod events;
 mod explain;
 mod journal;
 mod policy;
+mod profile;
 mod reference;
 mod remedy;
 mod run;
@@ -22,6 +23,15 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
     match command {
         TopCommand::Run(arguments) => run::run(context, &arguments),
         TopCommand::Task(command) => task::task(context, *command),
+        TopCommand::Claude(_)
+        | TopCommand::Codex(_)
+        | TopCommand::Gemini(_)
+        | TopCommand::Opencode(_) => Err(cofferdam_core::error::Problem::new(
+            cofferdam_core::error::ErrorCode::Internal,
+            "a short form was not written out",
+        )
+        .into()),
+        TopCommand::Profile(command) => profile::profile(context, &command),
         TopCommand::Policy(command) => policy::policy(context, *command),
         TopCommand::Doctor(arguments) => doctor::doctor(context, &arguments),
         TopCommand::Demo(arguments) => demo::demo(context, &arguments),

@@ -48,6 +48,7 @@ fn document(context: &Context, walls: &WallArguments) -> Result<PolicyDocument, 
             .provider
             .map(crate::arguments::policy::ProviderChoice::choice),
         network: walls.net.map(NetworkChoice::level),
+        profile: walls.profile.clone(),
         read: paths(&walls.ro)?,
         write: paths(&walls.rw)?,
         reach: (!walls.reach.is_empty()).then(|| walls.reach.clone()),

@@ -9,6 +9,7 @@ mod launch;
 mod output;
 mod program;
 mod render;
+mod shorthand;
 mod streams;
 
 use std::process::ExitCode;

@@ -9,10 +9,12 @@ use crate::arguments::{CommandLine, TopCommand};
 use crate::commands;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::shorthand;
 
 /// Parses, carries out, and tells how it ended.
 pub(crate) fn main() -> ExitCode {
-    let line = match CommandLine::try_parse() {
+    let words = std::env::args_os().collect();
+    let line = match CommandLine::try_parse_from(shorthand::expand(words)) {
         Ok(line) => line,
         Err(error) => {
             let _ = error.print();

@@ -81,6 +81,9 @@ pub(crate) struct WallArguments {
     /// How much of the network is seen
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) net: Option<NetworkChoice>,
+    /// Profile of the agent that is run, or none [default: found by the program's name in tasks]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
     /// Path that may be read and written; may be given several times
     #[arg(long, value_name = "PATH")]
     pub(crate) rw: Vec<PathBuf>,
