@@ -222,3 +222,35 @@ fn b12_tasks_side_by_side_have_ports_of_their_own() {
     bases.sort_unstable();
     assert!(bases[1] - bases[0] >= 10, "{bases:?}");
 }
+
+#[test]
+fn the_way_out_is_nobodys_server_and_a_reached_service_goes_past_it() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let granted = service(1);
+    // Long enough to be looked at twice.
+    let script = format!(
+        "env | grep -qi '^no_proxy=.*127.0.0.1' && echo past; {}; sleep 0.6",
+        ask(granted)
+    );
+    let reach = granted.to_string();
+    let done = scene
+        .run(&[
+            "run",
+            "--net",
+            "restricted",
+            "--publish",
+            "auto",
+            "--reach",
+            &reach,
+            "--",
+            "bash",
+            "-c",
+            &script,
+        ])
+        .expect_code(0);
+    assert_eq!(done.text(), "past\nhello\n");
+    assert!(!done.stderr.contains("is open at"), "{}", done.stderr);
+}

@@ -260,7 +260,7 @@ impl Forwarder {
     /// Looks at what listens inside, and tells what is new and what is gone.
     fn look(&mut self) {
         // A list that cannot be read tells nothing, neither of beginnings nor of ends.
-        let Ok(now) = self.tables.read(&self.network.own_listeners()) else {
+        let Ok(now) = self.tables.read(|| self.network.own_listeners()) else {
             return;
         };
         let gone: Vec<u16> = self

@@ -30,11 +30,17 @@ impl Tables {
         self.files.is_empty()
     }
 
-    /// Reads what listens now, but for sockets with these inodes.
-    pub(super) fn read(&self, own: &BTreeSet<u64>) -> io::Result<Listening> {
+    /// Reads what listens now, but for sockets with the inodes that `own` gives, which is asked
+    /// after the lists were read: what they hold is known by then.
+    pub(super) fn read(&self, own: impl FnOnce() -> BTreeSet<u64>) -> io::Result<Listening> {
+        let texts = self
+            .files
+            .iter()
+            .map(whole)
+            .collect::<io::Result<Vec<_>>>()?;
+        let own = own();
         let mut found = Listening::new();
-        for file in &self.files {
-            let text = whole(file)?;
+        for text in texts {
             for line in String::from_utf8_lossy(&text).lines().skip(1) {
                 if let Some((address, port, inode)) = listener(line)
                     && !own.contains(&inode)
@@ -108,7 +114,7 @@ mod tests {
         let inode = rustix::fs::fstat(&four).expect("a socket").st_ino;
         let port = four.local_addr().expect("bound").port();
         let found = Tables::new(files);
-        let listening = found.read(&BTreeSet::new()).expect("readable");
+        let listening = found.read(BTreeSet::new).expect("readable");
         assert!(listening[&port].contains(&IpAddr::from(Ipv4Addr::LOCALHOST)));
         if let Some(six) = six {
             let port = six.local_addr().expect("bound").port();
@@ -116,7 +122,7 @@ mod tests {
         }
         // Read again, and without what is our own.
         let own = BTreeSet::from([inode]);
-        assert!(!found.read(&own).expect("readable").contains_key(&port));
+        assert!(!found.read(|| own).expect("readable").contains_key(&port));
     }
 
     #[test]

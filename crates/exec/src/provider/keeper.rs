@@ -323,9 +323,11 @@ impl Backend for KeeperBackend {
 
 impl InnerNetwork for Shared {
     fn listen(&self, address: SocketAddr) -> io::Result<OwnedFd> {
+        // Held from before it is there: whoever finds it in the lists has to wait for its inode.
+        let mut listeners = lock(&self.listeners);
         let socket = self.ask(|keeper| keeper.listen(address).map(|(_, socket)| socket))?;
         let inode = rustix::fs::fstat(&socket)?.st_ino;
-        lock(&self.listeners).insert(inode);
+        listeners.insert(inode);
         Ok(socket)
     }
 
