@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cofferdam_egress::{Ended, Protocol, Reason};
 
-use crate::fixture::{PATIENCE, PUBLIC, Stage, head, rest, rules, server, stage, web};
+use crate::fixture::{PATIENCE, PUBLIC, Stage, head, locked, rest, rules, server, stage, web};
 
 fn open_stage() -> (Stage, std::sync::mpsc::Receiver<String>) {
     let stage = stage(rules(&["a.example", "b.example"], &[]));
@@ -239,4 +239,42 @@ fn an_oversized_head_and_a_slow_one_are_refused() {
     );
     // Nor does silence.
     assert_eq!(stage.say(b""), "");
+}
+
+#[test]
+fn what_follows_a_late_body_goes_nowhere() {
+    let stage = stage(rules(&["a.example"], &[]));
+    stage.world.name("a.example", &[PUBLIC]);
+    for (framing, body) in [
+        ("Content-Length: 4", "body"),
+        ("Transfer-Encoding: chunked", "4\r\nbody\r\n0\r\n\r\n"),
+    ] {
+        let (sender, heard) = std::sync::mpsc::channel();
+        let sender = std::sync::Mutex::new(sender);
+        let address = server(move |mut stream| {
+            head(&mut stream);
+            stream
+                .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+                .expect("sent");
+            // Up to the client's last word, which the proxy passes on.
+            let body = rest(&mut stream);
+            let _ = locked(&sender).send(body);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        });
+        stage.world.host(PUBLIC, 80, address);
+        let mut client = stage.client();
+        let request =
+            format!("POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\n{framing}\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("sent");
+        head(&mut client);
+        let second = "GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+        client
+            .write_all(format!("{body}{second}").as_bytes())
+            .expect("sent");
+        client
+            .shutdown(std::net::Shutdown::Write)
+            .expect("half closed");
+        assert_eq!(heard.recv_timeout(PATIENCE).expect("a body"), body);
+        assert!(rest(&mut client).starts_with("HTTP/1.1 200 OK\r\n"));
+    }
 }
