@@ -2,6 +2,7 @@
 
 pub(crate) mod policy;
 pub(crate) mod profile;
+pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod task;
 pub(crate) mod view;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
+use review::{MergeArguments, ReviewArguments, SetupArguments, StopArguments, TasksArguments};
 use run::RunArguments;
 use task::TaskCommand;
 use view::{EventsArguments, EvidenceArguments, JournalCommand, ServeArguments, ThreadsArguments};
@@ -48,6 +50,7 @@ Start here:
   cofferdam task run --goal 'fix the parser' --verify 'make check' -- CMD
                                           one task on a branch of its own
   cofferdam claude                        the agent you use, on a branch of its own
+  cofferdam review                        what it did; then `cofferdam merge 1` or `drop 1`
 
 Exit codes: 0 good, 1 only the verifier failed, 2 wrong usage, 124 time limit, 125 Cofferdam itself
 failed or refused, 126 denied or not executable, 127 not found, 128+N ended by signal N; every other
@@ -80,6 +83,20 @@ pub(crate) enum TopCommand {
     /// Run, inspect and merge tasks
     #[command(subcommand)]
     Task(Box<TaskCommand>),
+    /// Look at what tasks did, before you merge or drop it
+    Review(ReviewArguments),
+    /// Merge tasks, each into the branch from which it began
+    Merge(MergeArguments),
+    /// Drop tasks, each kept recoverable
+    Drop(TasksArguments),
+    /// Take back the last merge or drop of tasks
+    Undo(TasksArguments),
+    /// List tasks and commands that run now
+    Ps,
+    /// Stop tasks that run in another terminal
+    Stop(StopArguments),
+    /// Let the plain name of an agent run it behind walls
+    Setup(SetupArguments),
     /// Run Claude Code as a task, behind walls
     Claude(AgentArguments),
     /// Run Codex as a task, behind walls

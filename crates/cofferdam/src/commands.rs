@@ -7,11 +7,15 @@ mod explain;
 mod journal;
 mod policy;
 mod profile;
+mod ps;
 mod reference;
 mod remedy;
+mod review;
 mod run;
 mod serve;
+mod setup;
 mod task;
+mod task_fork;
 mod view;
 
 use crate::arguments::TopCommand;
@@ -23,6 +27,13 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
     match command {
         TopCommand::Run(arguments) => run::run(context, &arguments),
         TopCommand::Task(command) => task::task(context, *command),
+        TopCommand::Review(arguments) => review::review(context, &arguments),
+        TopCommand::Merge(arguments) => review::merge(context, &arguments),
+        TopCommand::Drop(arguments) => review::drop_tasks(context, &arguments),
+        TopCommand::Undo(arguments) => review::undo(context, &arguments),
+        TopCommand::Ps => ps::ps(context),
+        TopCommand::Stop(arguments) => ps::stop(context, &arguments),
+        TopCommand::Setup(arguments) => setup::setup(context, &arguments),
         TopCommand::Claude(_)
         | TopCommand::Codex(_)
         | TopCommand::Gemini(_)

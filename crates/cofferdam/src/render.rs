@@ -10,6 +10,8 @@ pub(crate) mod explain;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub(crate) mod outcome;
+pub(crate) mod ps;
+pub(crate) mod review;
 pub(crate) mod table;
 pub(crate) mod task;
 pub(crate) mod tasks;

@@ -12,6 +12,7 @@ Examples:
   cofferdam review                 what waits for you
   cofferdam review 3               one task
   cofferdam review 3 --stat        without the diff
+  cofferdam review 3 --apply-state .claude/settings.json
   cofferdam review --json | jq '.tasks[].hosts'")]
 pub(crate) struct ReviewArguments {
     /// Numbers of tasks, their ids, or the beginnings of them
@@ -20,6 +21,10 @@ pub(crate) struct ReviewArguments {
     /// Leave the diff out
     #[arg(long)]
     pub(crate) stat: bool,
+    /// Apply a change that the agent made to its own state and that was held back, by its path below
+    /// the home directory; may be given several times, with one task
+    #[arg(long, value_name = "PATH", requires = "tasks")]
+    pub(crate) apply_state: Vec<String>,
     /// Print at once, without a pager
     #[arg(long)]
     pub(crate) no_pager: bool,

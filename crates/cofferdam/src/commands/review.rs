@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use cofferdam_core::error::Problem;
+use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_runtime::{MergeOptions, Runtime, TaskReview};
 use serde::Serialize;
@@ -18,6 +18,9 @@ const LINES_AT_ONCE: usize = 24;
 
 /// Carries out `review`.
 pub(crate) fn review(context: &Context, arguments: &ReviewArguments) -> Ending {
+    if !arguments.apply_state.is_empty() {
+        return apply_state(context, &arguments.tasks, &arguments.apply_state);
+    }
     let runtime = context.task_runtime()?;
     let patch = !arguments.stat;
     let reviews = if arguments.tasks.is_empty() {
@@ -41,6 +44,41 @@ pub(crate) fn review(context: &Context, arguments: &ReviewArguments) -> Ending {
         render::reviews(&reviews)
     };
     show(context, &text, &reviews, !arguments.no_pager)
+}
+
+/// Applies changes of an agent's own state, one after the other, until one is refused.
+fn apply_state(context: &Context, tasks: &[String], paths: &[String]) -> Ending {
+    let [task] = tasks else {
+        return Err(Problem::new(
+            ErrorCode::InvalidRequest,
+            "--apply-state takes one task, not several",
+        )
+        .with_field("apply_state")
+        .into());
+    };
+    let runtime = context.task_runtime()?;
+    let mut applied = Vec::new();
+    let mut refused = None;
+    for path in paths {
+        match runtime.apply_state(task, path) {
+            Ok(done) => applied.push(done),
+            Err(problem) => {
+                refused = Some(problem);
+                break;
+            }
+        }
+    }
+    let changes: Vec<_> = applied.iter().map(|one| &one.change).collect();
+    context
+        .output
+        .result(&json!({"applied": changes}), |_| render::applied(&changes))?;
+    match refused {
+        None => Ok(exit::SUCCESS),
+        Some(problem) => {
+            context.output.explain(&problem);
+            Ok(problem_exit_code(&problem))
+        }
+    }
 }
 
 /// Prints a text, through a pager where a person looks at more than a screen of it.

@@ -146,6 +146,9 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
         idle_timeout: arguments.limits.idle_timeout,
         verify_timeout: arguments.verify_timeout,
     };
+    if let Some(count) = arguments.fork {
+        return super::task_fork::run(context, count, &policy, &request);
+    }
     let runtime = context.task_runtime()?;
     let control = Control::new();
     let mut caller = Caller::begin(wish, control.clone(), request.timeout)?;

@@ -128,8 +128,8 @@ pub(crate) fn task() -> TaskResult {
         left_behind: Vec::new(),
         error: None,
         next: vec![
-            "cofferdam task diff 3".to_owned(),
-            "cofferdam task merge 3".to_owned(),
+            "cofferdam review 3".to_owned(),
+            "cofferdam merge 3".to_owned(),
         ],
     }
 }

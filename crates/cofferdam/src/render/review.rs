@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cofferdam_core::profile::StateChange;
 use cofferdam_core::task::{CleanupStatus, MergeStatus, VerificationStatus};
 use cofferdam_runtime::{HostVerdict, ProtectedOutcome, ReviewedFile, ReviewedHost, TaskReview};
 use cofferdam_visibility::FreshnessVerdict;
@@ -24,6 +25,21 @@ pub(crate) fn nothing(last: Option<u64>) -> String {
         ]));
     }
     text
+}
+
+/// Says which changes of an agent's own state were applied.
+pub(crate) fn applied(changes: &[&StateChange]) -> String {
+    changes
+        .iter()
+        .map(|change| {
+            format!(
+                "{} {} ({})\n",
+                paint(GOOD, "applied:"),
+                paint(PLACE, change.host.to_string()),
+                change.what.as_str()
+            )
+        })
+        .collect()
 }
 
 /// Renders what matters about each task.

@@ -457,6 +457,27 @@ fn not_brought_in(harvest: &Harvest) -> Vec<String> {
 
 fn next(review: &TaskReview) -> Vec<String> {
     let number = review.number;
+    let mut commands = decisions(review);
+    // The path is the agent's word: one that a shell would take apart is not put into a command.
+    let is_plain = |path: &&str| {
+        path.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte))
+    };
+    let mut held = review
+        .agent_state
+        .iter()
+        .filter(|change| change.applied == Some(false))
+        .filter_map(|change| change.path.as_deref())
+        .filter(is_plain);
+    if let Some(path) = held.next() {
+        commands.push(format!("cofferdam review {number} --apply-state {path}"));
+    }
+    commands
+}
+
+/// Gives the commands by which somebody decides about a task.
+fn decisions(review: &TaskReview) -> Vec<String> {
+    let number = review.number;
     let of = |verb: &str| format!("cofferdam {verb} {number}");
     if review.state != TaskState::Settled {
         return vec![
@@ -486,12 +507,9 @@ fn next(review: &TaskReview) -> Vec<String> {
             review.checks.status,
             VerificationStatus::Passed | VerificationStatus::Skipped
         );
-    let held = review
-        .protected
-        .iter()
-        .any(|name| name.outcome == ProtectedOutcome::InChanges);
-    let merge = if held {
-        format!("cofferdam merge {number} --allow-protected")
+    let is_held = |name: &ReviewedName| name.outcome == ProtectedOutcome::InChanges;
+    let merge = if review.protected.iter().any(is_held) {
+        of("merge --allow-protected")
     } else {
         of("merge")
     };
