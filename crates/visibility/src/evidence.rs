@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hosts::{self, HostFact};
 use crate::records::{FactRecord, TaskRecord};
 use crate::state::State;
 
@@ -31,6 +32,8 @@ pub struct TaskEvidence {
     pub files: Vec<FileFact>,
     /// What was denied, with who saw it.
     pub denials: Vec<DenialFact>,
+    /// Hosts that were asked for, reached or not.
+    pub hosts: Vec<HostFact>,
     /// Whether the last passing check saw the last edit.
     pub freshness: Freshness,
 }
@@ -226,6 +229,11 @@ impl State {
                     command_id: record.command.clone(),
                     denial: record.denial.clone(),
                 })
+                .collect(),
+            hosts: task
+                .hosts
+                .iter()
+                .map(|((host, port), record)| hosts::fact((host, *port), record))
                 .collect(),
             freshness: freshness(task),
         })

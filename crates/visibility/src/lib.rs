@@ -17,6 +17,7 @@
 
 mod cursor;
 mod evidence;
+mod hosts;
 mod reading;
 mod records;
 mod request;
@@ -31,6 +32,7 @@ pub use evidence::{
     Claim, ClaimVerdict, CommandFacts, DenialFact, Fact, FileFact, Freshness, FreshnessVerdict,
     Moment, TaskEvidence,
 };
+pub use hosts::HostFact;
 pub use request::{Checked, RequestError, VisibilityRequest, parse_time};
 pub use state::State;
 pub use summary::{Activity, Counts, EventCounts, Running, RuntimeSummary, UsageSum};

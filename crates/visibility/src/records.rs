@@ -73,6 +73,8 @@ pub(crate) struct TaskRecord {
     pub(crate) facts: Vec<FactRecord>,
     pub(crate) files: BTreeMap<String, FileRecord>,
     pub(crate) denials: Vec<DenialRecord>,
+    /// Hosts and ports that were decided, with what came of it.
+    pub(crate) hosts: BTreeMap<(String, u16), HostRecord>,
     pub(crate) last_edit: Option<(u64, Timestamp)>,
     pub(crate) last_passing_check: Option<(u64, Timestamp)>,
     pub(crate) commands: Vec<String>,
@@ -90,6 +92,19 @@ pub(crate) struct FactRecord {
     pub(crate) claim: Option<String>,
     pub(crate) supports: Option<bool>,
     pub(crate) command: Option<String>,
+}
+
+/// A host and a port that something of a task asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct HostRecord {
+    pub(crate) reached: u64,
+    pub(crate) refused: u64,
+    pub(crate) reason: Option<String>,
+    pub(crate) rule: Option<String>,
+    pub(crate) origin: Option<String>,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) pos: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]

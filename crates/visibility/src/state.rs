@@ -87,6 +87,7 @@ impl State {
             | event_type::EXEC_SETTLED => self.command(event),
             event_type::FILE_CHANGED => self.files(event),
             event_type::POLICY_DENIED => self.denied(event),
+            event_type::NET_DECIDED | event_type::NET_CLOSED => self.host(event),
             event_type::VERIFIER_STARTED
             | event_type::VERIFIER_CHECK
             | event_type::VERIFIER_ENDED => self.verifier(event),

@@ -99,3 +99,45 @@ fn a_circle_of_agents_is_cut_open() {
     }
     assert_eq!(seen, 4);
 }
+
+#[test]
+fn hosts_that_a_task_asked_for_are_counted_with_what_came_of_it() {
+    let mut events = story();
+    let last = events
+        .iter()
+        .rfind(|event| event.task.is_some())
+        .expect("a task")
+        .clone();
+    let mut tell = |kind: &str, data: serde_json::Value| {
+        let pos = events.len() as u64 + 1;
+        events.push(Event {
+            pos,
+            kind: kind.to_owned(),
+            data,
+            ..last.clone()
+        });
+    };
+    let decided = |host: &str, verdict: &str| json!({"host": host, "port": 443, "verdict": verdict, "reason": "r", "origin": "o"});
+    tell("net.decided", decided("a.test", "allowed"));
+    tell(
+        "net.closed",
+        json!({"host": "a.test", "port": 443, "sent": 5, "received": 7}),
+    );
+    tell("net.decided", decided("b.test", "refused"));
+    tell("net.decided", decided("b.test", "refused"));
+    let task = last.task.expect("as above").to_string();
+    let hosts = State::fold(&events).evidence(&task).expect("known").hosts;
+    let told: Vec<_> = hosts
+        .iter()
+        .map(|one| {
+            (
+                one.host.as_str(),
+                one.reached,
+                one.refused,
+                one.sent,
+                one.received,
+            )
+        })
+        .collect();
+    assert_eq!(told, [("a.test", 1, 0, 5, 7), ("b.test", 0, 2, 0, 0)]);
+}
