@@ -47,7 +47,9 @@ fn document(context: &Context, walls: &WallArguments) -> Result<PolicyDocument, 
         provider: walls
             .provider
             .map(crate::arguments::policy::ProviderChoice::choice),
-        network: walls.net.map(NetworkChoice::level),
+        network: network(walls),
+        network_allow: list(&walls.allow),
+        network_deny: list(&walls.deny),
         profile: walls.profile.clone(),
         read: paths(&walls.ro)?,
         write: paths(&walls.rw)?,
@@ -55,6 +57,19 @@ fn document(context: &Context, walls: &WallArguments) -> Result<PolicyDocument, 
         publish: (!walls.publish.is_empty()).then(|| walls.publish.clone()),
         ..PolicyDocument::default()
     })
+}
+
+/// Gives the network level: hosts and questions are of a restricted one.
+fn network(walls: &WallArguments) -> Option<Network> {
+    let is_meant = walls.ask || !walls.allow.is_empty();
+    walls
+        .net
+        .map(NetworkChoice::level)
+        .or_else(|| is_meant.then_some(Network::Restricted))
+}
+
+fn list(entries: &[String]) -> Option<Vec<String>> {
+    (!entries.is_empty()).then(|| entries.to_vec())
 }
 
 /// Gives a command with its directory, limits and variables.

@@ -1,6 +1,7 @@
 //! The `cofferdam` program: the command line in front of the libraries.
 
 mod arguments;
+mod ask;
 mod commands;
 mod context;
 mod demo;

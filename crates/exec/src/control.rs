@@ -40,6 +40,7 @@ struct Shared {
 struct State {
     requests: VecDeque<Request>,
     cancelled: bool,
+    input_held: bool,
 }
 
 impl Control {
@@ -68,6 +69,17 @@ impl Control {
         self.push(Request::Resize(size));
     }
 
+    /// Leaves the command's input unread until it is let go again: somebody is asked on the terminal
+    /// that it comes from.
+    pub fn hold_input(&self, is_held: bool) {
+        self.state().input_held = is_held;
+        self.ring();
+    }
+
+    pub(crate) fn is_input_held(&self) -> bool {
+        self.state().input_held
+    }
+
     /// Tells whether somebody has cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.state().cancelled
@@ -91,6 +103,11 @@ impl Control {
             state.cancelled |= request == Request::Cancel;
             state.requests.push_back(request);
         }
+        self.ring();
+    }
+
+    /// Wakes whoever waits for requests.
+    fn ring(&self) {
         if let Some(wake) = &self.0.wake {
             let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
         }

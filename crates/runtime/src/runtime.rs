@@ -185,7 +185,8 @@ impl Runtime {
             enclosure,
             command: planned.spec,
         };
-        Ok(Explanation::new(&resolved.policy, launch))
+        let proposed = &resolved.facts.network.proposed;
+        Ok(Explanation::new(&resolved.policy, launch).with_proposed(proposed))
     }
 }
 

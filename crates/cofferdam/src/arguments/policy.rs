@@ -81,6 +81,16 @@ pub(crate) struct WallArguments {
     /// How much of the network is seen
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) net: Option<NetworkChoice>,
+    /// Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev for what package clients and
+    /// git remotes use here; means --net restricted; may be given several times
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow: Vec<String>,
+    /// Host that is refused whatever allows it; may be given several times
+    #[arg(long, value_name = "HOST")]
+    pub(crate) deny: Vec<String>,
+    /// Ask on the terminal about a host that nothing allows, instead of refusing it
+    #[arg(long)]
+    pub(crate) ask: bool,
     /// Profile of the agent that is run, or none [default: found by the program's name in tasks]
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,

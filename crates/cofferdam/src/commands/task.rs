@@ -151,6 +151,9 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
     }
     let runtime = context.task_runtime()?;
     let control = Control::new();
+    if arguments.walls.ask {
+        crate::ask::on_terminal(context, &runtime, &control)?;
+    }
     let mut caller = Caller::begin(wish, control.clone(), request.timeout)?;
     let output = context.output;
     let quiet = output.is_json();

@@ -95,6 +95,7 @@ pub(crate) fn mechanism(mechanism: Mechanism) -> &'static str {
         Mechanism::Rlimit => "rlimit",
         Mechanism::SnapshotUndo => "snapshot and undo",
         Mechanism::Supervisor => "supervisor",
+        Mechanism::EgressProxy => "egress proxy",
     }
 }
 

@@ -217,6 +217,28 @@ pub(crate) fn evidence(evidence: &TaskEvidence) -> String {
             })
             .collect(),
     );
+    section(
+        "Hosts",
+        evidence
+            .hosts
+            .iter()
+            .map(|host| {
+                let verdict = match (host.reached, host.refused) {
+                    (0, _) => paint(CAUTION, "refused"),
+                    (_, 0) => "reached".to_owned(),
+                    _ => "reached, and refused before or after".to_owned(),
+                };
+                let origin = host.origin.as_deref().unwrap_or_default();
+                format!(
+                    "{}:{} {verdict} {origin}",
+                    one_line(&host.host, 80),
+                    host.port
+                )
+                .trim_end()
+                .to_owned()
+            })
+            .collect(),
+    );
     text
 }
 

@@ -159,7 +159,9 @@ impl Pump<'_, '_, '_> {
             (Some(stdin), _) if !ends.pending.is_empty() => {
                 watch(Token::Stdin, stdin.as_fd(), PollFlags::OUT);
             }
-            (Some(_), Some(source)) => watch(Token::Source, source.as_fd(), PollFlags::IN),
+            (Some(_), Some(source)) if !self.control.is_input_held() => {
+                watch(Token::Source, source.as_fd(), PollFlags::IN);
+            }
             _ => {}
         }
         if let Some(wake) = self.control.wake() {
