@@ -1,6 +1,6 @@
 //! What came of a layer: some of it goes back into the real home, the rest is told.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
@@ -28,6 +28,8 @@ const KEPT_BYTES: u64 = 1 << 20;
 const JSON_BYTES: u64 = 32 << 20;
 /// Changes that are told one by one.
 const CHANGES: usize = 500;
+/// The directory beside the private homes for what would come back and cannot.
+const KEPT: &str = "kept-homes";
 
 struct Collector<'a> {
     directory: &'a Path,
@@ -35,8 +37,8 @@ struct Collector<'a> {
     rules: Rules<'a>,
     home: std::os::fd::OwnedFd,
     report: HomeReport,
-    /// Changed files, by path, with what they were when they were copied in.
-    databases: BTreeMap<String, ()>,
+    /// Databases of which a part changed.
+    databases: BTreeSet<String>,
 }
 
 pub(super) fn collect(directory: &Path, record: &HomeRecord) -> Result<HomeReport, Problem> {
@@ -51,7 +53,7 @@ pub(super) fn collect(directory: &Path, record: &HomeRecord) -> Result<HomeRepor
         rules: Rules::new(&record.rules, &record.workspace)?,
         home: opened,
         report: HomeReport::default(),
-        databases: BTreeMap::new(),
+        databases: BTreeSet::new(),
     };
     collector.all()?;
     collector.report.came_back.sort();
@@ -108,8 +110,7 @@ impl Collector<'_> {
                 self.one(&path, kind)?;
             }
         }
-        let databases: Vec<String> = std::mem::take(&mut self.databases).into_keys().collect();
-        for main in databases {
+        for main in std::mem::take(&mut self.databases) {
             self.database(&main)?;
         }
         let gone: Vec<BytePath> = self
@@ -195,7 +196,7 @@ impl Collector<'_> {
             Class::Keys(rule) => self.keys(path, rule, &file),
             Class::Database => {
                 let main = path.to_str().and_then(|path| self.rules.database(path));
-                self.databases.extend(main.map(|main| (main, ())));
+                self.databases.extend(main);
                 Ok(())
             }
             Class::Back {
@@ -209,11 +210,7 @@ impl Collector<'_> {
                 if after.is_some() && after == before {
                     return Ok(());
                 }
-                let what = if self.real_exists(path)? {
-                    StateChangeKind::Modified
-                } else {
-                    StateChangeKind::Added
-                };
+                let what = self.added_or_modified(path);
                 self.change(path, what, before, after, Vec::new());
                 Ok(())
             }
@@ -229,9 +226,37 @@ impl Collector<'_> {
         }
     }
 
-    fn real_exists(&self, path: &Path) -> Result<bool, Problem> {
+    /// Tells whether a file that changed is a new one.
+    fn added_or_modified(&self, path: &Path) -> StateChangeKind {
         let (top, below) = self.record.host(path);
-        Ok(top.join(below).symlink_metadata().is_ok())
+        if top.join(below).symlink_metadata().is_ok() {
+            StateChangeKind::Modified
+        } else {
+            StateChangeKind::Added
+        }
+    }
+
+    /// Keeps what would come back and cannot, beside the private homes, and says where.
+    fn keep_aside(&mut self, path: &Path) -> Result<(), Problem> {
+        let Ok((file, metadata)) = open_beneath(self.home.as_fd(), path) else {
+            return Ok(());
+        };
+        let homes = self.directory.parent().unwrap_or(self.directory);
+        let top = homes.with_file_name(KEPT).join(&self.record.task);
+        let new = NewFile {
+            content: Content::File(&file),
+            mode: (metadata.mode() & 0o666) | 0o600,
+            modified: metadata.modified().ok(),
+            replace: true,
+            owner: self.record.identity.as_ref(),
+        };
+        write::put(&top, path, &new).map_err(|error| problem("keep", path, &error))?;
+        self.report.notes.push(format!(
+            "~/{} is in use or was changed by somebody else; what this run made of it is kept as {}",
+            path.display(),
+            top.join(path).display()
+        ));
+        Ok(())
     }
 
     /// Brings a transcript or the like back.
@@ -244,13 +269,10 @@ impl Collector<'_> {
     ) -> Result<(), Problem> {
         let (top, below) = self.record.host(path);
         let failed = |error: io::Error| problem("write", &top.join(&below), &error);
-        let existing = match open_in(&top, &below) {
-            Ok(existing) => existing,
+        let Ok(existing) = open_in(&top, &below) else {
             // A link, or something that is no file: the user's own doing.
-            Err(_) => {
-                self.change(path, StateChangeKind::Conflict, None, None, Vec::new());
-                return Ok(());
-            }
+            self.change(path, StateChangeKind::Conflict, None, None, Vec::new());
+            return self.keep_aside(path);
         };
         let Some((real, metadata)) = existing else {
             self.put(path, &Content::File(file), None, false)
@@ -275,7 +297,7 @@ impl Collector<'_> {
         };
         let (before, after) = (whole(&real, path)?, whole(file, path)?);
         self.change(path, what, before, after, Vec::new());
-        Ok(())
+        self.keep_aside(path)
     }
 
     fn put(
@@ -327,11 +349,7 @@ impl Collector<'_> {
             .map_err(failed)?
             .and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         let Some(layer) = layer else {
-            let what = if self.real_exists(path)? {
-                StateChangeKind::Modified
-            } else {
-                StateChangeKind::Added
-            };
+            let what = self.added_or_modified(path);
             self.report.notes.push(format!(
                 "~/{} is no JSON any more; nothing of it came back",
                 path.display()
@@ -346,16 +364,14 @@ impl Collector<'_> {
             Ok(Some((file, metadata))) => {
                 let text = write::read_whole(file, JSON_BYTES).map_err(failed)?;
                 let value = text.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-                match value {
-                    Some(value) => (value, Some(metadata.mode())),
-                    None => {
-                        self.report.notes.push(format!(
-                            "~/{} cannot be read as JSON; nothing was brought back into it",
-                            path.display()
-                        ));
-                        return Ok(());
-                    }
-                }
+                let Some(value) = value else {
+                    self.report.notes.push(format!(
+                        "~/{} cannot be read as JSON; nothing was brought back into it",
+                        path.display()
+                    ));
+                    return Ok(());
+                };
+                (value, Some(metadata.mode()))
             }
             Err(error) => {
                 self.report.notes.push(format!(
@@ -402,12 +418,9 @@ impl Collector<'_> {
         let mut held = None;
         for (index, part) in parts.iter().enumerate() {
             let (top, below) = self.record.host(part);
-            let now = match open_in(&top, &below) {
-                Ok(now) => now,
-                Err(_) => {
-                    untouched = false;
-                    continue;
-                }
+            let Ok(now) = open_in(&top, &below) else {
+                untouched = false;
+                continue;
             };
             let stamp = now.as_ref().map(|(_, metadata)| Stamp::of(metadata));
             let seeded = self.record.seeded.get(&BytePath::from(part.as_path()));
@@ -430,10 +443,6 @@ impl Collector<'_> {
             }
         }
         if !untouched {
-            self.report.notes.push(format!(
-                "~/{main} is open or was changed by somebody else: what this run wrote into it did \
-                 not come back"
-            ));
             self.change(
                 Path::new(main),
                 StateChangeKind::Conflict,
@@ -441,6 +450,9 @@ impl Collector<'_> {
                 None,
                 Vec::new(),
             );
+            for part in &parts[..2] {
+                self.keep_aside(part)?;
+            }
             return Ok(());
         }
         let mode = held.as_ref().map(|(_, mode)| *mode);

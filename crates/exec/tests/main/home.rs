@@ -325,6 +325,8 @@ fn a_database_comes_back_with_its_log_unless_somebody_changed_it() {
         [(".agent/s.db".to_owned(), StateChangeKind::Conflict)]
     );
     assert_eq!(stand.read(".agent/s.db"), "db");
+    let kept = fs::read_to_string(stand.top.join("kept-homes/second/.agent/s.db"));
+    assert_eq!(kept.expect("kept"), "another");
     first.remove();
     second.remove();
 }
