@@ -2,6 +2,7 @@
 //! guesses, never change a status and are no denials: those come from evidence only.
 
 use cofferdam_core::outcome::Hint;
+use cofferdam_core::ports::ReachAddress;
 use cofferdam_core::spec::{EnclosureSpec, Network, ProviderKind};
 
 /// Most guesses that an outcome carries.
@@ -10,6 +11,7 @@ const MOST: usize = 3;
 /// What programs write when something is missing, and what it points to.
 enum Sign {
     Network,
+    Service,
     Writing,
     Reading,
 }
@@ -22,6 +24,9 @@ const SIGNS: &[(&str, Sign)] = &[
     ("network is unreachable", Sign::Network),
     ("enetunreach", Sign::Network),
     ("failed to lookup address", Sign::Network),
+    ("connection refused", Sign::Service),
+    ("econnrefused", Sign::Service),
+    ("couldn't connect to server", Sign::Service),
     ("read-only file system", Sign::Writing),
     ("erofs", Sign::Writing),
     ("permission denied", Sign::Reading),
@@ -47,6 +52,16 @@ pub(crate) fn guess(output: &str, spec: &EnclosureSpec) -> Vec<Hint> {
                 },
                 allow: Some("--net full".to_owned()),
             },
+            Sign::Service => match service_in(line).filter(|one| is_apart(one, spec)) {
+                Some(service) => Hint {
+                    text: format!(
+                        "{} inside is the command's own: a service of this machine is not there",
+                        service.host()
+                    ),
+                    allow: Some(format!("--reach {service}")),
+                },
+                None => continue,
+            },
             Sign::Writing => Hint {
                 text: path_in(line).map_or_else(
                     || "only the workspace and temporary directories can be written".to_owned(),
@@ -71,6 +86,36 @@ pub(crate) fn guess(output: &str, spec: &EnclosureSpec) -> Vec<Hint> {
         }
     }
     hints
+}
+
+/// Tells whether a service of this machine is out of reach for its address alone.
+fn is_apart(service: &ReachAddress, spec: &EnclosureSpec) -> bool {
+    let sockets = service.sockets();
+    let reached = |one: &ReachAddress| one.sockets().iter().any(|at| sockets.contains(at));
+    spec.provider == ProviderKind::Bwrap
+        && spec.network != Network::Full
+        && !spec.ports.reach.iter().any(reached)
+}
+
+/// Finds an address of loopback with its port in a message.
+fn service_in(line: &str) -> Option<ReachAddress> {
+    let words: Vec<&str> = line
+        .split(|character: char| character.is_whitespace() || "'\"`(),/".contains(character))
+        .map(|word| word.trim_matches([';', '.', ':']))
+        .filter(|word| !word.is_empty())
+        .collect();
+    if let Some(found) = words.iter().find_map(|word| word.parse().ok()) {
+        return Some(found);
+    }
+    let is_loopback = |word: &&&str| matches!(**word, "localhost" | "127.0.0.1" | "::1");
+    let host = words.iter().rfind(is_loopback)?;
+    let at = words.iter().position(|word| *word == "port")?;
+    let port = words.get(at + 1)?;
+    let address = match *host {
+        "::1" => format!("[::1]:{port}"),
+        host => format!("{host}:{port}"),
+    };
+    address.parse().ok()
 }
 
 /// Finds an absolute path in a message.
@@ -102,6 +147,37 @@ fn host_in(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_of_this_machine_are_found_in_messages() {
+        for (line, found) in [
+            (
+                "Error: connect ECONNREFUSED 127.0.0.1:5432",
+                Some("127.0.0.1:5432"),
+            ),
+            (
+                "curl: (7) Failed to connect to 127.0.0.1 port 9 after 0 ms: Couldn't connect to server",
+                Some("127.0.0.1:9"),
+            ),
+            (
+                "connection to server at \"localhost\" (127.0.0.1), port 5432 failed: Connection refused",
+                Some("127.0.0.1:5432"),
+            ),
+            (
+                "Failed to connect to localhost port 80: Connection refused",
+                Some("localhost:80"),
+            ),
+            (
+                "connect ECONNREFUSED http://[::1]:3000/",
+                Some("[::1]:3000"),
+            ),
+            ("connect ECONNREFUSED 10.0.0.1:80", None),
+            ("Connection refused", None),
+        ] {
+            let seen = service_in(line).map(|one| one.to_string());
+            assert_eq!(seen.as_deref(), found, "{line}");
+        }
+    }
 
     #[test]
     fn hosts_and_paths_are_found_in_messages() {

@@ -51,6 +51,19 @@ fn a_reached_service_answers_a_run_and_a_task_and_another_does_not() {
     let done = scene.run(&["run", "--reach", &reach, "--", "bash", "-c", &ask(other)]);
     assert_eq!(done.text(), "");
     assert!(done.stderr.contains("refused"), "{}", done.stderr);
+    // What would open it is said only where the message names it, and only about what is closed.
+    let told = format!("echo 'connect ECONNREFUSED {other}'; echo 'ECONNREFUSED {granted}'; false");
+    let done = scene.run(&["run", "--reach", &reach, "--", "sh", "-c", &told]);
+    assert!(
+        done.stderr.contains(&format!("--reach {other}")),
+        "{}",
+        done.stderr
+    );
+    assert!(
+        !done.stderr.contains(&format!("--reach {granted}")),
+        "{}",
+        done.stderr
+    );
     // The checks of a task reach it, too.
     let check = format!("bash -c '{}' | grep hello", ask(granted));
     let task = scene
