@@ -1,5 +1,7 @@
 //! The real binary, driven from outside as a person or a program would.
 
+#[path = "main/agents.rs"]
+mod agents;
 #[path = "main/codes.rs"]
 mod codes;
 #[path = "main/doctor.rs"]
@@ -14,6 +16,8 @@ mod policy;
 mod review;
 #[path = "main/ports.rs"]
 mod ports;
+#[path = "main/registries.rs"]
+mod registries;
 #[path = "main/scene.rs"]
 mod scene;
 #[path = "main/serve.rs"]

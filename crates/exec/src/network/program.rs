@@ -29,13 +29,12 @@ pub(super) fn of_client(client: SocketAddr, proxy_port: u16) -> Option<String> {
             continue;
         }
         let known = looked_at.iter().find(|(one, _)| *one == space);
-        let inode = match known {
-            Some((_, inode)) => inode.clone(),
-            None => {
-                let inode = inode_of(&process, &from, &to);
-                looked_at.push((space, inode.clone()));
-                inode
-            }
+        let inode = if let Some((_, inode)) = known {
+            inode.clone()
+        } else {
+            let inode = inode_of(&process, &from, &to);
+            looked_at.push((space, inode.clone()));
+            inode
         };
         if let Some(inode) = inode
             && holds(&process, &inode)

@@ -3,6 +3,7 @@
 use cofferdam_core::error::ErrorCode;
 use cofferdam_core::outcome::Status;
 use cofferdam_core::policy::{PolicyDocument, ProviderChoice};
+use cofferdam_core::spec::Network;
 use cofferdam_core::task::{
     Carry, ChangeKind, CleanupPolicy, CleanupStatus, IsolationMode, TaskRequest,
     VerificationStatus, VerifyFrom, WorkspaceStrategy,
@@ -310,7 +311,8 @@ fn what_contradicts_itself_is_refused_before_anything_is_made() {
     );
     let hosts = PolicyRequest {
         owner: PolicyDocument {
-            network_allow: Some(vec!["example.com".to_owned()]),
+            network: Some(Network::Full),
+            network_deny: Some(vec!["example.com".to_owned()]),
             ..PolicyDocument::default()
         },
         ..PolicyRequest::default()

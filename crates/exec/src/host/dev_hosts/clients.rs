@@ -131,9 +131,10 @@ fn pip(scene: &Scene<'_>, findings: &mut Findings) {
     for name in ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"] {
         if let Some(value) = scene.variable(name) {
             let all: Vec<String> = value.split_whitespace().map(bare).collect();
-            let is_known = all.iter().fold(false, |any, url| {
-                findings.note(url, &format!("pip: {name}")) || any
-            });
+            let mut is_known = false;
+            for url in &all {
+                is_known |= findings.note(url, &format!("pip: {name}"));
+            }
             if is_known {
                 findings.set(name, &all.join(" "));
             }
