@@ -31,6 +31,18 @@ fn the_first_help_shows_where_to_start() {
     Commands:
       run       Run one command behind walls
       task      Run, inspect and merge tasks
+      review    Look at what tasks did, before you merge or drop it
+      merge     Merge tasks, each into the branch from which it began
+      drop      Drop tasks, each kept recoverable
+      undo      Take back the last merge or drop of tasks
+      ps        List tasks and commands that run now
+      stop      Stop tasks that run in another terminal
+      setup     Let the plain name of an agent run it behind walls
+      claude    Run Claude Code as a task, behind walls
+      codex     Run Codex as a task, behind walls
+      gemini    Run Gemini CLI as a task, behind walls
+      opencode  Run opencode as a task, behind walls
+      profile   List, show and check profiles of agents
       policy    Explain and check policies
       journal   Verify the journal
       events    Show what happened, event by event
@@ -56,6 +68,8 @@ fn the_first_help_shows_where_to_start() {
       cofferdam run -- npm test               one command behind walls
       cofferdam task run --goal 'fix the parser' --verify 'make check' -- CMD
                                               one task on a branch of its own
+      cofferdam claude                        the agent you use, on a branch of its own
+      cofferdam review                        what it did; then `cofferdam merge 1` or `drop 1`
 
     Exit codes: 0 good, 1 only the verifier failed, 2 wrong usage, 124 time limit, 125 Cofferdam itself
     failed or refused, 126 denied or not executable, 127 not found, 128+N ended by signal N; every other
@@ -77,19 +91,34 @@ fn run_tells_what_it_allows() {
       -h, --help            Print help (see more with '--help')
 
     Walls:
-          --workspace <DIR>      Directory that may be written [default: the git top level of the
-                                 current directory, or the current directory]
-          --cwd <DIR>            Directory within the workspace in which the command starts [default:
-                                 the current directory where it lies within, else the workspace]
-          --provider <PROVIDER>  What puts the walls up [default: as the policy says, auto] [possible
-                                 values: auto, bwrap, landlock, direct, memory, container, microvm]
-          --net <LEVEL>          How much of the network is seen [possible values: none, restricted,
-                                 full]
-          --rw <PATH>            Path that may be read and written; may be given several times
-          --ro <PATH>            Path that may be read; may be given several times
-          --env <NAME[=VALUE]>   Variable for the command, with a value or taken from here; may be given
-                                 several times
-          --policy <FILE>        Policy file in place of the user's own
+          --workspace <DIR>                Directory that may be written [default: the git top level of
+                                           the current directory, or the current directory]
+          --cwd <DIR>                      Directory within the workspace in which the command starts
+                                           [default: the current directory where it lies within, else
+                                           the workspace]
+          --provider <PROVIDER>            What puts the walls up [default: as the policy says, auto]
+                                           [possible values: auto, bwrap, landlock, direct, memory,
+                                           container, microvm]
+          --net <LEVEL>                    How much of the network is seen [possible values: none,
+                                           restricted, full]
+          --allow <HOST>                   Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev
+                                           for what package clients and git remotes use here; means
+                                           --net restricted; may be given several times
+          --deny <HOST>                    Host that is refused whatever allows it; may be given several
+                                           times
+          --ask                            Ask on the terminal about a host that nothing allows, instead
+                                           of refusing it
+          --profile <NAME>                 Profile of the agent that is run, or none [default: found by
+                                           the program's name in tasks]
+          --rw <PATH>                      Path that may be read and written; may be given several times
+          --ro <PATH>                      Path that may be read; may be given several times
+          --env <NAME[=VALUE]>             Variable for the command, with a value or taken from here;
+                                           may be given several times
+          --reach <HOST:PORT>              Service on loopback here that stands at the same address
+                                           inside; may be given several times
+          --publish <auto|[OUTSIDE:]PORT>  Port of the inside that is opened on 127.0.0.1 here, or every
+                                           one; may be given several times
+          --policy <FILE>                  Policy file in place of the user's own
 
     Time:
           --timeout <SECONDS>       Seconds after which the command and all that it started are ended
@@ -169,6 +198,9 @@ fn task_run_tells_where_the_work_goes() {
                                       changed [default: task] [possible values: task, base]
           --verify-timeout <SECONDS>  Seconds that each check may take
           --worker <NAME>             Name of the worker, the last part of the branch [default: made up]
+          --fork <N>                  Run the same task N times side by side, each in a tree of its own;
+                                      workers are NAME-1 to NAME-N, and nothing is read from standard
+                                      input
           --json                      Print one JSON object on standard output instead of text
           --data-dir <DIR>            Directory of the journal and of the tasks' trees [default:
                                       $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or
@@ -176,19 +208,34 @@ fn task_run_tells_where_the_work_goes() {
       -h, --help                      Print help (see more with '--help')
 
     Walls:
-          --workspace <DIR>      Directory that may be written [default: the git top level of the
-                                 current directory, or the current directory]
-          --cwd <DIR>            Directory within the workspace in which the command starts [default:
-                                 the current directory where it lies within, else the workspace]
-          --provider <PROVIDER>  What puts the walls up [default: as the policy says, auto] [possible
-                                 values: auto, bwrap, landlock, direct, memory, container, microvm]
-          --net <LEVEL>          How much of the network is seen [possible values: none, restricted,
-                                 full]
-          --rw <PATH>            Path that may be read and written; may be given several times
-          --ro <PATH>            Path that may be read; may be given several times
-          --env <NAME[=VALUE]>   Variable for the command, with a value or taken from here; may be given
-                                 several times
-          --policy <FILE>        Policy file in place of the user's own
+          --workspace <DIR>                Directory that may be written [default: the git top level of
+                                           the current directory, or the current directory]
+          --cwd <DIR>                      Directory within the workspace in which the command starts
+                                           [default: the current directory where it lies within, else
+                                           the workspace]
+          --provider <PROVIDER>            What puts the walls up [default: as the policy says, auto]
+                                           [possible values: auto, bwrap, landlock, direct, memory,
+                                           container, microvm]
+          --net <LEVEL>                    How much of the network is seen [possible values: none,
+                                           restricted, full]
+          --allow <HOST>                   Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev
+                                           for what package clients and git remotes use here; means
+                                           --net restricted; may be given several times
+          --deny <HOST>                    Host that is refused whatever allows it; may be given several
+                                           times
+          --ask                            Ask on the terminal about a host that nothing allows, instead
+                                           of refusing it
+          --profile <NAME>                 Profile of the agent that is run, or none [default: found by
+                                           the program's name in tasks]
+          --rw <PATH>                      Path that may be read and written; may be given several times
+          --ro <PATH>                      Path that may be read; may be given several times
+          --env <NAME[=VALUE]>             Variable for the command, with a value or taken from here;
+                                           may be given several times
+          --reach <HOST:PORT>              Service on loopback here that stands at the same address
+                                           inside; may be given several times
+          --publish <auto|[OUTSIDE:]PORT>  Port of the inside that is opened on 127.0.0.1 here, or every
+                                           one; may be given several times
+          --policy <FILE>                  Policy file in place of the user's own
 
     Time:
           --timeout <SECONDS>       Seconds after which the command and all that it started are ended
@@ -260,19 +307,34 @@ fn policy_explain_shows_examples() {
       -h, --help            Print help (see more with '--help')
 
     Walls:
-          --workspace <DIR>      Directory that may be written [default: the git top level of the
-                                 current directory, or the current directory]
-          --cwd <DIR>            Directory within the workspace in which the command starts [default:
-                                 the current directory where it lies within, else the workspace]
-          --provider <PROVIDER>  What puts the walls up [default: as the policy says, auto] [possible
-                                 values: auto, bwrap, landlock, direct, memory, container, microvm]
-          --net <LEVEL>          How much of the network is seen [possible values: none, restricted,
-                                 full]
-          --rw <PATH>            Path that may be read and written; may be given several times
-          --ro <PATH>            Path that may be read; may be given several times
-          --env <NAME[=VALUE]>   Variable for the command, with a value or taken from here; may be given
-                                 several times
-          --policy <FILE>        Policy file in place of the user's own
+          --workspace <DIR>                Directory that may be written [default: the git top level of
+                                           the current directory, or the current directory]
+          --cwd <DIR>                      Directory within the workspace in which the command starts
+                                           [default: the current directory where it lies within, else
+                                           the workspace]
+          --provider <PROVIDER>            What puts the walls up [default: as the policy says, auto]
+                                           [possible values: auto, bwrap, landlock, direct, memory,
+                                           container, microvm]
+          --net <LEVEL>                    How much of the network is seen [possible values: none,
+                                           restricted, full]
+          --allow <HOST>                   Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev
+                                           for what package clients and git remotes use here; means
+                                           --net restricted; may be given several times
+          --deny <HOST>                    Host that is refused whatever allows it; may be given several
+                                           times
+          --ask                            Ask on the terminal about a host that nothing allows, instead
+                                           of refusing it
+          --profile <NAME>                 Profile of the agent that is run, or none [default: found by
+                                           the program's name in tasks]
+          --rw <PATH>                      Path that may be read and written; may be given several times
+          --ro <PATH>                      Path that may be read; may be given several times
+          --env <NAME[=VALUE]>             Variable for the command, with a value or taken from here;
+                                           may be given several times
+          --reach <HOST:PORT>              Service on loopback here that stands at the same address
+                                           inside; may be given several times
+          --publish <auto|[OUTSIDE:]PORT>  Port of the inside that is opened on 127.0.0.1 here, or every
+                                           one; may be given several times
+          --policy <FILE>                  Policy file in place of the user's own
 
     Command:
       [CMD]...  The command whose plan is shown

@@ -4,7 +4,7 @@ mod marks;
 mod shim;
 
 use std::ffi::OsStr;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,10 @@ enum Change {
 impl Change {
     fn path(&self) -> &Path {
         match self {
-            Self::Script { path, .. } | Self::Write { path, .. } => path,
-            Self::Remove(path) | Self::RemoveDirectory(path) => path,
+            Self::Script { path, .. }
+            | Self::Write { path, .. }
+            | Self::Remove(path)
+            | Self::RemoveDirectory(path) => path,
         }
     }
 }
@@ -175,15 +177,16 @@ pub(crate) fn setup(context: &Context, arguments: &SetupArguments) -> Ending {
         if arguments.yes {
             text.push_str("\nIt holds in every shell that is started from now on.\n");
         } else if !in_path {
-            text.push_str(&format!(
-                "\nIt holds once this line is in {} (or run setup again with --yes):\n\n    {}\n",
+            let _ = writeln!(
+                text,
+                "\nIt holds once this line is in {} (or run setup again with --yes):\n\n    {}",
                 paint(PLACE, places.start_up.0.display()),
                 paint(STRONG, &line),
-            ));
+            );
         }
         text.push_str("\nNot covered:\n");
         for one in &not_covered {
-            text.push_str(&format!("  {}\n", paint(FAINT, one)));
+            let _ = writeln!(text, "  {}", paint(FAINT, one));
         }
         text.push_str(&crate::render::task::next(&[
             format!("COFFERDAM_WRAP=off {}", wrapped.program),
@@ -266,10 +269,11 @@ fn undo(context: &Context, places: &Places, agent: Agent) -> Ending {
         }
         let mut text = format!("{} is as it was before\n", wrapped.program);
         if !others.is_empty() {
-            text.push_str(&format!(
-                "still wrapped, so the line for PATH stays: {}\n",
+            let _ = writeln!(
+                text,
+                "still wrapped, so the line for PATH stays: {}",
                 others.join(", ")
-            ));
+            );
         }
         text
     })?;

@@ -140,9 +140,10 @@ fn watch(runtime: &Runtime, ones: &[One], signals: &mut Signals, over: &AtomicBo
     let mut ends: Vec<Option<Instant>> = vec![None; ones.len()];
     let mut after = runtime.journal().head().map_or(0, |head| head.pos);
     // The first wish goes to the command as a signal, the second, or some seconds, ends it.
-    let ask = |one: &One, end: &mut Option<Instant>, signal: i32| match end {
-        Some(_) => one.control.cancel(),
-        None => {
+    let ask = |one: &One, end: &mut Option<Instant>, signal: i32| {
+        if end.is_some() {
+            one.control.cancel();
+        } else {
             *end = Some(Instant::now() + PATIENCE);
             one.control.signal(signal);
         }

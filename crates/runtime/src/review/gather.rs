@@ -277,19 +277,17 @@ impl Told {
                     &denial.instead,
                 )
         };
-        let place = match self.denials.iter().position(is_same) {
-            Some(place) => place,
-            None => {
-                self.denials.push(ReviewedDenial {
-                    denial,
-                    times: 0,
-                    commands: Vec::new(),
-                    pos,
-                });
-                self.tallies.push((0, 0));
-                self.denials.len() - 1
-            }
-        };
+        let known = self.denials.iter().position(is_same);
+        let place = known.unwrap_or(self.denials.len());
+        if known.is_none() {
+            self.denials.push(ReviewedDenial {
+                denial,
+                times: 0,
+                commands: Vec::new(),
+                pos,
+            });
+            self.tallies.push((0, 0));
+        }
         let (known, tally) = (&mut self.denials[place], &mut self.tallies[place]);
         if with_outcome {
             tally.0 += 1;
