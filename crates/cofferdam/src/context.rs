@@ -119,7 +119,11 @@ impl Context {
     /// Opens the same for what concerns tasks, and settles those whose process died.
     pub(crate) fn task_runtime(&self) -> Result<Runtime, Problem> {
         let runtime = self.runtime()?;
-        for task in runtime.reconcile()? {
+        let settled = runtime.reconcile()?;
+        for line in runtime.take_notes() {
+            self.output.note(&line);
+        }
+        for task in settled {
             self.output.note(&format!(
                 "task {} was interrupted, its process died: {}",
                 task.number, task.place

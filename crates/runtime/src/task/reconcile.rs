@@ -40,7 +40,8 @@ impl Runtime {
     ///
     /// When the journal cannot be read or written.
     pub fn reconcile(&self) -> Result<Vec<Reconciled>, Problem> {
-        self.settle_homes()?;
+        let said = self.settle_homes()?;
+        self.note(&said);
         let ledger = Ledger::read(self.journal().as_ref(), false)?;
         let is_left = |entry: &&Entry| {
             entry.result.is_none()
