@@ -45,12 +45,21 @@ pub(crate) fn guess(output: &str, spec: &EnclosureSpec) -> Vec<Hint> {
             continue;
         };
         let hint = match sign {
-            Sign::Network if spec.network == Network::None => Hint {
-                text: match host_in(line) {
-                    Some(host) => format!("there is no network inside, so {host} is not reached"),
-                    None => "there is no network inside".to_owned(),
+            Sign::Network if spec.network == Network::None => match host_in(line) {
+                Some(host) => Hint {
+                    text: format!("there is no network inside, so {host} is not reached"),
+                    allow: Some(allowance(host, spec)),
                 },
-                allow: Some("--net full".to_owned()),
+                None => Hint {
+                    text: "there is no network inside".to_owned(),
+                    allow: Some("--net full".to_owned()),
+                },
+            },
+            Sign::Network if spec.network == Network::Restricted => Hint {
+                text: "names do not resolve inside, the proxy resolves them: the program has to \
+                       use the proxy that HTTPS_PROXY names"
+                    .to_owned(),
+                allow: None,
             },
             Sign::Service => match service_in(line).filter(|one| is_apart(one, spec)) {
                 Some(service) => Hint {
@@ -116,6 +125,14 @@ fn service_in(line: &str) -> Option<ReachAddress> {
         host => format!("{host}:{port}"),
     };
     address.parse().ok()
+}
+
+/// Gives the flag that lets one host through, where the provider can tell hosts apart.
+fn allowance(host: &str, spec: &EnclosureSpec) -> String {
+    match spec.provider {
+        ProviderKind::Landlock => "--net full".to_owned(),
+        _ => format!("--allow {host}"),
+    }
 }
 
 /// Finds an absolute path in a message.
