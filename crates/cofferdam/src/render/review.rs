@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 
+use cofferdam_core::outcome::DenialSource;
 use cofferdam_core::profile::StateChange;
 use cofferdam_core::task::{CleanupStatus, MergeStatus, VerificationStatus};
-use cofferdam_runtime::{HostVerdict, ProtectedOutcome, ReviewedFile, ReviewedHost, TaskReview};
+use cofferdam_runtime::{
+    HostVerdict, ProtectedOutcome, ReviewedDenial, ReviewedFile, ReviewedHost, TaskReview,
+};
 use cofferdam_visibility::FreshnessVerdict;
 
 use super::outcome::{status_style, walls};
@@ -121,24 +124,25 @@ fn review(review: &TaskReview) -> String {
     place(&mut fields, review);
     changes(&mut fields, review);
     checks(&mut fields, review);
-    fields.list("hosts", &review.hosts, host);
-    fields.list("denied", &review.denials, |one| {
-        let denial = &one.denial;
+    fields.list("hosts", &review.hosts, |one| {
+        let line = host(one);
+        match denial_of(review, one) {
+            Some(denial) => format!("{line}{}{}", certain(denial), flag(denial)),
+            None => line,
+        }
+    });
+    let denials: Vec<_> = other_denials(review).collect();
+    fields.list("denied", &denials, |one| {
         let often = if one.times > 1 {
             format!(" {} times", one.times)
         } else {
             String::new()
         };
-        let certain = if denial.will_not_change {
-            format!(" {}", paint(CAUTION, "(will not change)"))
-        } else {
-            String::new()
-        };
         format!(
-            "{} {}{often}{certain}\n            {}",
-            paint(CAUTION, one_line(&denial.subject, 80)),
-            paint(FAINT, format_args!("({})", one_line(&denial.rule, 40))),
-            paint(FAINT, one_line(&denial.instead, 110)),
+            "{} {}{often}{}",
+            paint(CAUTION, one_line(&one.denial.subject, 80)),
+            paint(FAINT, format_args!("({})", one_line(&one.denial.rule, 40))),
+            certain(one) + &instead(one),
         )
     });
     fields.list("protected", &review.protected, |one| {
@@ -203,7 +207,7 @@ fn head(review: &TaskReview) -> String {
         .filter(|one| one.verdict == HostVerdict::Refused);
     for (number, noun, verb) in [
         (refused.count(), "host", " refused"),
-        (review.denials.len(), "denial", ""),
+        (other_denials(review).count(), "denial", ""),
     ] {
         if number > 0 {
             let said = format!("{}{verb}", count(number, noun));
@@ -337,6 +341,56 @@ fn checks(fields: &mut Fields, review: &TaskReview) {
     }
 }
 
+/// Gives the denial that a refused host led to, which is shown with it.
+fn denial_of<'a>(review: &'a TaskReview, host: &ReviewedHost) -> Option<&'a ReviewedDenial> {
+    if host.verdict != HostVerdict::Refused {
+        return None;
+    }
+    let named = match host.port {
+        Some(port) => format!("{}:{port}", host.host),
+        None => host.host.clone(),
+    };
+    review.denials.iter().find(|one| {
+        one.denial.source == DenialSource::Proxy
+            && (one.denial.subject == named || one.denial.subject == host.host)
+    })
+}
+
+/// Gives the denials that are not shown with a host.
+fn other_denials(review: &TaskReview) -> impl Iterator<Item = &ReviewedDenial> {
+    review.denials.iter().filter(|one| {
+        let mut hosts = review.hosts.iter();
+        !hosts.any(|host| denial_of(review, host) == Some(*one))
+    })
+}
+
+fn certain(one: &ReviewedDenial) -> String {
+    if one.denial.will_not_change {
+        format!(" {}", paint(CAUTION, "(will not change)"))
+    } else {
+        String::new()
+    }
+}
+
+/// Gives the flag that would allow it, where the denial names one.
+fn flag(one: &ReviewedDenial) -> String {
+    let text = &one.denial.instead;
+    let begin = ["--allow ", "--reach "]
+        .iter()
+        .find_map(|flag| text.find(flag));
+    begin.map_or_else(String::new, |at| {
+        let words: Vec<&str> = text[at..].split_whitespace().take(2).collect();
+        let words = words.join(" ");
+        let named = one_line(words.trim_end_matches(['.', ',', ';']), 100);
+        format!("; {} lets it through", paint(PLACE, named))
+    })
+}
+
+fn instead(one: &ReviewedDenial) -> String {
+    let text = one_line(&one.denial.instead, 160);
+    format!("\n            {}", paint(FAINT, text))
+}
+
 fn host(host: &ReviewedHost) -> String {
     let name = match host.port {
         Some(port) => format!("{}:{port}", one_line(&host.host, 80)),
@@ -383,5 +437,130 @@ fn merge(review: &TaskReview) -> Option<String> {
             ))
         }
         status => Some(paint(CAUTION, merge_word(status))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_core::id::TaskId;
+    use cofferdam_core::outcome::{Denial, Status};
+    use cofferdam_core::task::{ChangeKind, DiffSummary, Merge, VerifyFrom};
+    use cofferdam_runtime::{ReviewChanges, ReviewChecks, TaskState};
+
+    use super::*;
+    use crate::render::fixtures::{check, file, task};
+    use crate::render::plain;
+
+    fn refused(host: &str, times: u64) -> ReviewedHost {
+        ReviewedHost {
+            host: host.to_owned(),
+            port: Some(443),
+            verdict: HostVerdict::Refused,
+            reason: Some("not_listed".to_owned()),
+            rule: None,
+            times,
+            pos: 1,
+        }
+    }
+
+    fn denied(source: DenialSource, subject: &str, times: u64) -> ReviewedDenial {
+        ReviewedDenial {
+            denial: Denial {
+                source,
+                rule: "a rule".to_owned(),
+                subject: subject.to_owned(),
+                instead: "ask the owner to allow it with --allow a.example, or do without"
+                    .to_owned(),
+                askable: true,
+                will_not_change: times > 2,
+            },
+            times,
+            commands: Vec::new(),
+            pos: 2,
+        }
+    }
+
+    fn small() -> TaskReview {
+        TaskReview {
+            task_id: TaskId::new(1, [0; 10]),
+            number: 3,
+            goal: "fix the parser".to_owned(),
+            command: "agent fix".to_owned(),
+            state: TaskState::Settled,
+            status: Status::Completed,
+            summary: String::new(),
+            return_code: Some(0),
+            elapsed_ms: Some(61_000),
+            open: true,
+            isolation: Some(task().isolation),
+            changes: ReviewChanges {
+                summary: DiffSummary {
+                    files: 1,
+                    insertions: 2,
+                    deletions: 1,
+                    text: String::new(),
+                },
+                files: vec![ReviewedFile {
+                    file: file("src/\x1b[2Jparser.rs", ChangeKind::Modified, 2, 1),
+                    protected: false,
+                    commands: Vec::new(),
+                }],
+                patch_bytes: b"+new\x1b[31m\n".to_vec(),
+                ..ReviewChanges::default()
+            },
+            checks: ReviewChecks {
+                status: VerificationStatus::Passed,
+                checks: vec![check("make check", VerificationStatus::Passed, "")],
+                freshness: None,
+                tampered_inputs: Vec::new(),
+                verify_from: VerifyFrom::Task,
+            },
+            hosts: vec![refused("a.example", 3), refused("b.example", 1)],
+            denials: vec![
+                denied(DenialSource::Proxy, "a.example:443", 3),
+                denied(DenialSource::Mount, ".git/hooks", 1),
+            ],
+            protected: Vec::new(),
+            agent_state: Vec::new(),
+            left_behind: vec!["changes of a.txt (--carry tracked)".to_owned()],
+            not_brought_in: Vec::new(),
+            notes: Vec::new(),
+            merge: Merge {
+                status: MergeStatus::NotRequested,
+                oid: None,
+                conflicts: Vec::new(),
+            },
+            error: None,
+            next: vec!["cofferdam merge 3".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_small_task_is_grasped_in_one_screen() {
+        insta::assert_snapshot!(plain(&reviews(&[small()])), @r"
+        task 3 completed in 1 min 1 s · verifier passed · 2 hosts refused · 1 denial
+          goal      fix the parser
+          command   agent fix
+          branch    cofferdam/run/worker from 0123456789
+          walls     worktree · bwrap, network none
+          changes   1 file, +2 −1
+                    M src/ [2Jparser.rs +2 −1
+          checks    passed  make check 210 ms
+          hosts     refused a.example:443 3 times (not_listed) (will not change); --allow a.example lets it through
+                    refused b.example:443 (not_listed)
+          denied    .git/hooks (a rule)
+                    ask the owner to allow it with --allow a.example, or do without
+          not in    changes of a.txt (--carry tracked)
+
+        next: cofferdam merge 3
+        ");
+    }
+
+    #[test]
+    fn a_patch_cannot_move_the_cursor_and_stands_below_its_task() {
+        let one = patches(&[small()]);
+        assert_eq!(plain(&one), "\n+new[31m\n");
+        let two = plain(&patches(&[small(), small()]));
+        assert!(two.contains("what task 3 changed\n+new"), "{two}");
     }
 }

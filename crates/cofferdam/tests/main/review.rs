@@ -302,3 +302,35 @@ fn one_of_several_is_stopped_and_then_all_of_them() {
     let branches = scene.git(&["branch", "--list", "cofferdam/*"]);
     assert_eq!(branches.lines().count(), 3, "{branches}");
 }
+
+#[test]
+fn what_an_agent_changed_of_its_own_state_is_shown_and_applied_by_the_owner_only() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let home = scene.path("home/.codex");
+    std::fs::create_dir(&home).expect("writable");
+    std::fs::write(home.join("config.toml"), "model = \"y\"\n").expect("writable");
+    let script = "mkdir -p \"$HOME/.codex/hooks\" && echo planted >\"$HOME/.codex/hooks/a\"; echo two >a.txt";
+    task(&scene, &["--profile", "codex"], script).expect_code(0);
+    let hook = home.join("hooks/a");
+    assert!(!hook.exists());
+    let state = || {
+        let said = scene.run(&["review", "1", "--json"]).expect_code(0).json();
+        let list = said["tasks"][0]["agent_state"].as_array().expect("a list");
+        list.iter()
+            .map(|one| (one["path"].clone(), one["applied"].clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(state(), [(json!(".codex/hooks/a"), json!(false))]);
+    let text = scene.run(&["review", "1"]).expect_code(0).text();
+    assert!(text.contains("held back"), "{text}");
+    assert!(text.contains("+planted"), "{text}");
+    let apply = |path: &str| scene.run(&["review", "1", "--apply-state", path]);
+    apply(".codex/other").expect_code(125);
+    apply(".codex/hooks/a").expect_code(0);
+    assert_eq!(std::fs::read_to_string(&hook).expect("applied"), "planted\n");
+    assert_eq!(state(), [(json!(".codex/hooks/a"), json!(true))]);
+}

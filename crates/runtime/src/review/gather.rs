@@ -134,8 +134,10 @@ impl Runtime {
             next: Vec::new(),
         };
         // What is said in its own place is not said again among the notes.
-        let said = &review.not_brought_in;
-        review.notes.retain(|note| !said.contains(note));
+        let said = [&review.not_brought_in, &told.said];
+        review
+            .notes
+            .retain(|note| !said.iter().any(|said| said.contains(note)));
         review.next = next(&review);
         Ok(review)
     }
@@ -211,6 +213,8 @@ struct Told {
     /// How often each of them came with an outcome, and by itself.
     tallies: Vec<(u64, u64)>,
     notes: Vec<String>,
+    /// Sentences about what is shown in its own place.
+    said: Vec<String>,
     /// What each command was, by its id.
     kinds: Vec<(String, String)>,
 }
@@ -244,6 +248,7 @@ impl Told {
                     }
                     // What of its own credentials the agent could read is to be known.
                     ("credentials", _) => self.notes.extend(reading::text(data, &["summary"])),
+                    ("agent_state", _) => self.said.extend(reading::text(data, &["summary"])),
                     _ => {}
                 }
             }
