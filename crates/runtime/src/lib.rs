@@ -41,6 +41,5 @@ pub use run::{FrontDoor, RunRequest};
 pub use runtime::Runtime;
 pub use task::{
     DiffForm, MergeOptions, Reconciled, TaskDiff, TaskDropped, TaskMerge, TaskOverview,
-    TaskProgress, TaskRunRequest, TaskState, TaskUndone,
-    worker_name,
+    TaskProgress, TaskRunRequest, TaskState, TaskUndone, worker_name,
 };

@@ -108,7 +108,10 @@ fn a_review_shows_changes_checks_and_what_was_put_back_or_held() {
     assert!(lines[0].contains("verifier failed"), "{text}");
     let at = |word: &str| text.find(word).unwrap_or_else(|| panic!("{word}: {text}"));
     assert!(at("next: cofferdam drop 1") < at("diff --git"), "{text}");
-    assert!(text.contains("failed  grep -q three a.txt (exit 1)"), "{text}");
+    assert!(
+        text.contains("failed  grep -q three a.txt (exit 1)"),
+        "{text}"
+    );
     assert!(text.contains("only with --allow-protected"), "{text}");
     let short = scene.run(&["review", "--stat"]).expect_code(0).text();
     assert!(!short.contains("diff --git"), "{short}");
@@ -144,7 +147,11 @@ fn nothing_to_review_names_the_last_task() {
     let text = scene.run(&["review"]).expect_code(0).text();
     assert_eq!(text, "nothing waits for you\n");
     let done = scene.run(&["review", "7"]).expect_code(125);
-    assert!(done.stderr.contains("error[task_unknown]"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("error[task_unknown]"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -163,13 +170,20 @@ fn several_merges_end_at_the_first_refusal() {
     assert_eq!(said["tasks"][0]["merge"]["status"], json!("merged"));
     assert_eq!(said["tasks"][1]["merge"]["status"], json!("conflict"));
     assert_eq!(said["not_done"], json!(["3"]));
-    assert!(done.stderr.contains("not merged after that: 3"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("not merged after that: 3"),
+        "{}",
+        done.stderr
+    );
     let content = || std::fs::read_to_string(scene.work().join("a.txt")).expect("readable");
     assert_eq!(content(), "two\n");
     assert!(!scene.work().join("new.txt").exists());
 
     // What is merged waits no more; what is refused does.
-    let open = scene.run(&["review", "--stat", "--json"]).expect_code(0).json();
+    let open = scene
+        .run(&["review", "--stat", "--json"])
+        .expect_code(0)
+        .json();
     let numbers: Vec<_> = open["tasks"]
         .as_array()
         .expect("a list")
@@ -331,6 +345,9 @@ fn what_an_agent_changed_of_its_own_state_is_shown_and_applied_by_the_owner_only
     let apply = |path: &str| scene.run(&["review", "1", "--apply-state", path]);
     apply(".codex/other").expect_code(125);
     apply(".codex/hooks/a").expect_code(0);
-    assert_eq!(std::fs::read_to_string(&hook).expect("applied"), "planted\n");
+    assert_eq!(
+        std::fs::read_to_string(&hook).expect("applied"),
+        "planted\n"
+    );
     assert_eq!(state(), [(json!(".codex/hooks/a"), json!(true))]);
 }

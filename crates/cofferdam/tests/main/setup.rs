@@ -42,8 +42,7 @@ fn what_was_set_up_is_taken_away_to_the_byte() {
     let home = scene.path("home");
     for (case, content) in ["alias ll='ls -l'\n", "no line end", ""].iter().enumerate() {
         fs::write(home.join(".bashrc"), content).expect("writable");
-        fs::set_permissions(home.join(".bashrc"), fs::Permissions::from_mode(0o640))
-            .expect("ours");
+        fs::set_permissions(home.join(".bashrc"), fs::Permissions::from_mode(0o640)).expect("ours");
         if case == 2 {
             fs::create_dir_all(home.join(".local/bin")).expect("writable");
         }
@@ -80,7 +79,11 @@ fn without_a_yes_only_the_script_is_written_and_the_line_is_said() {
     let line = said["path_line"].as_str().expect("a line");
     assert!(line.contains("cofferdam-shims:$PATH"), "{line}");
     assert_eq!(said["in_path"], json!(false));
-    assert!(said["not_covered"].as_array().is_some_and(|list| list.len() > 2));
+    assert!(
+        said["not_covered"]
+            .as_array()
+            .is_some_and(|list| list.len() > 2)
+    );
     setup(&scene, &["opencode", "--undo"]).expect_code(0);
     assert_eq!(crate::scene::list(&home), [""; 0]);
 }
@@ -94,7 +97,11 @@ fn a_script_of_somebody_else_is_left_alone() {
     let before = tree(&shims);
     for arguments in [&["gemini"][..], &["gemini", "--undo"]] {
         let done = setup(&scene, arguments).expect_code(125);
-        assert!(done.stderr.contains("error[invalid_request]"), "{}", done.stderr);
+        assert!(
+            done.stderr.contains("error[invalid_request]"),
+            "{}",
+            done.stderr
+        );
     }
     assert_eq!(tree(&shims), before);
 }
@@ -119,10 +126,23 @@ fn the_script_finds_the_real_program_behind_itself() {
         finish(command)
     };
     // What is the owner's own business runs as before.
-    assert_eq!(call(&["--version"], None).expect_code(0).text(), "real --version\n");
-    assert_eq!(call(&["login", "x"], None).expect_code(0).text(), "real login x\n");
-    assert_eq!(call(&["do it"], Some("off")).expect_code(0).text(), "real do it\n");
+    assert_eq!(
+        call(&["--version"], None).expect_code(0).text(),
+        "real --version\n"
+    );
+    assert_eq!(
+        call(&["login", "x"], None).expect_code(0).text(),
+        "real login x\n"
+    );
+    assert_eq!(
+        call(&["do it"], Some("off")).expect_code(0).text(),
+        "real do it\n"
+    );
     // Everything else is a task, which needs a repository.
     let done = call(&["do it"], None).expect_code(125);
-    assert!(done.stderr.contains("error[not_a_repository]"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("error[not_a_repository]"),
+        "{}",
+        done.stderr
+    );
 }

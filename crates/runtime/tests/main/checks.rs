@@ -27,10 +27,7 @@ fn c107_a_check_that_fails_decides() {
     );
     assert_eq!(result.exit_code(), 1);
     assert_eq!(result.isolation.cleanup_status, CleanupStatus::Kept);
-    assert_eq!(
-        result.next,
-        ["cofferdam review 1", "cofferdam drop 1"]
-    );
+    assert_eq!(result.next, ["cofferdam review 1", "cofferdam drop 1"]);
 
     asked.verify = vec!["no-such-program --x".to_owned()];
     let missing = task(&runtime, asked.clone());

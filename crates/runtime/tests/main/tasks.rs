@@ -87,10 +87,7 @@ fn c81_c1_a_task_gives_the_whole_result_and_the_checkout_is_untouched() {
             .exists()
     );
     assert_eq!(result.merge.status, MergeStatus::NotRequested);
-    assert_eq!(
-        result.next,
-        ["cofferdam review 1", "cofferdam merge 1"]
-    );
+    assert_eq!(result.next, ["cofferdam review 1", "cofferdam merge 1"]);
     assert_eq!(result.exit_code(), 0);
     for kind in ["command", "files_changed", "check"] {
         assert!(
