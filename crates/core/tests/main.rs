@@ -2,6 +2,8 @@
 
 #[path = "main/fixture.rs"]
 mod fixture;
+#[path = "main/hosts.rs"]
+mod hosts;
 #[path = "main/layers.rs"]
 mod layers;
 #[path = "main/plans.rs"]
