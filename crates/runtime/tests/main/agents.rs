@@ -40,14 +40,15 @@ fn desk() -> Desk {
     let desk = Desk::with_repository();
     let bin = desk.home.join(".npm-global/bin");
     for directory in [&bin, &desk.home.join(".ssh"), &desk.home.join(".claude")] {
-        std::fs::create_dir_all(directory).unwrap();
+        std::fs::create_dir_all(directory).expect("a desk");
     }
-    std::fs::write(bin.join("claude"), AGENT).unwrap();
-    std::fs::set_permissions(bin.join("claude"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::write(desk.home.join(".ssh/id_test"), "planted").unwrap();
+    std::fs::write(bin.join("claude"), AGENT).expect("a desk");
+    std::fs::set_permissions(bin.join("claude"), std::fs::Permissions::from_mode(0o755))
+        .expect("a desk");
+    std::fs::write(desk.home.join(".ssh/id_test"), "planted").expect("a desk");
     let token = "{\"claudeAiOauth\":{\"accessToken\":\"old\",\"expiresAt\":1}}";
-    std::fs::write(desk.home.join(".claude/.credentials.json"), token).unwrap();
-    std::fs::write(desk.home.join(".claude.json"), "{\"userID\":\"u\"}").unwrap();
+    std::fs::write(desk.home.join(".claude/.credentials.json"), token).expect("a desk");
+    std::fs::write(desk.home.join(".claude.json"), "{\"userID\":\"u\"}").expect("a desk");
     desk
 }
 
@@ -97,7 +98,7 @@ fn transcript(desk: &Desk) -> String {
     let name: String = desk
         .repo
         .to_str()
-        .unwrap()
+        .expect("a desk")
         .chars()
         .map(|one| {
             if one.is_ascii_alphanumeric() {
