@@ -32,6 +32,15 @@ pub enum Status {
 }
 
 impl Status {
+    /// Gives the status of what was refused before it started: somebody's no, or a failure.
+    pub const fn of_refusal(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::Denied | ErrorCode::ApprovalUnavailable => Self::Denied,
+            ErrorCode::Cancelled => Self::Cancelled,
+            _ => Self::Error,
+        }
+    }
+
     /// Every status word.
     pub const ALL: &[Self] = &[
         Self::Completed,
@@ -274,6 +283,47 @@ pub struct CommandOutcome {
 }
 
 impl CommandOutcome {
+    /// Tells of a command that never ran; the status follows from the problem.
+    pub fn never_ran(
+        command_id: CommandId,
+        isolation: Isolation,
+        problem: Problem,
+        elapsed_ms: u64,
+    ) -> Self {
+        let nothing = || OutputReference {
+            bytes: 0,
+            digest: None,
+            dropped: 0,
+        };
+        Self {
+            command_id,
+            success: false,
+            status: Status::of_refusal(problem.code),
+            output: String::new(),
+            stdout: String::new(),
+            stderr: String::new(),
+            stdout_encoding: StreamEncoding::Utf8,
+            stderr_encoding: StreamEncoding::Utf8,
+            return_code: None,
+            signal: None,
+            truncated: false,
+            elapsed_ms,
+            isolation,
+            published: Vec::new(),
+            denials: Vec::new(),
+            hints: Vec::new(),
+            stdout_full: nothing(),
+            stderr_full: nothing(),
+            leftovers: Vec::new(),
+            ended_by: None,
+            usage: Usage::default(),
+            timeout_ms: None,
+            timeout_clamped: false,
+            undone: Vec::new(),
+            error: Some(problem),
+        }
+    }
+
     /// Gives the exit code that the command line ends with.
     pub fn exit_code(&self) -> u8 {
         use crate::exit;

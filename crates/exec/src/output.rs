@@ -143,21 +143,20 @@ fn open_spill(place: &Path) -> io::Result<File> {
 /// Text of the last [`limits::OUTPUT_CHARACTERS`] characters, how it was made, and whether it is
 /// less than the whole.
 pub(crate) fn text_tail(bytes: &[u8], whole: bool) -> (String, StreamEncoding, bool) {
-    let (text, encoding) = match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), StreamEncoding::Utf8),
-        Err(_) => {
-            let cut = if whole {
-                bytes
-            } else {
-                skip_continuation(bytes)
-            };
-            match std::str::from_utf8(cut) {
-                Ok(text) => (text.to_owned(), StreamEncoding::Utf8),
-                Err(_) => (
-                    String::from_utf8_lossy(cut).into_owned(),
-                    StreamEncoding::Utf8Replaced,
-                ),
-            }
+    let (text, encoding) = if let Ok(text) = std::str::from_utf8(bytes) {
+        (text.to_owned(), StreamEncoding::Utf8)
+    } else {
+        let cut = if whole {
+            bytes
+        } else {
+            skip_continuation(bytes)
+        };
+        match std::str::from_utf8(cut) {
+            Ok(text) => (text.to_owned(), StreamEncoding::Utf8),
+            Err(_) => (
+                String::from_utf8_lossy(cut).into_owned(),
+                StreamEncoding::Utf8Replaced,
+            ),
         }
     };
     let start = text

@@ -99,16 +99,16 @@ pub(crate) fn run(
                 Ok(count) => bytes.extend_from_slice(&buffer[..count]),
             }
         }
-        if let Some(fd) = &writer {
-            if ready.next() == Some(true) {
-                match rustix::io::write(fd, pending) {
-                    Ok(count) => pending = &pending[count..],
-                    Err(Errno::AGAIN | Errno::INTR) => {}
-                    Err(_) => pending = &[],
-                }
-                if pending.is_empty() {
-                    writer = None;
-                }
+        if let Some(fd) = &writer
+            && ready.next() == Some(true)
+        {
+            match rustix::io::write(fd, pending) {
+                Ok(count) => pending = &pending[count..],
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => pending = &[],
+            }
+            if pending.is_empty() {
+                writer = None;
             }
         }
         if channel {

@@ -1,10 +1,9 @@
 //! Outcomes of what never ran.
 
-use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::error::Problem;
 use cofferdam_core::id::CommandId;
 use cofferdam_core::outcome::{
-    CommandOutcome, Denial, DenialSource, Isolation, IsolationLevel, OutputReference, Status,
-    StreamEncoding, Usage,
+    CommandOutcome, Denial, DenialSource, Isolation, IsolationLevel, Status,
 };
 use cofferdam_core::policy::{EffectivePolicy, PolicyDocument, ProviderChoice};
 use cofferdam_core::spec::Network;
@@ -39,15 +38,6 @@ pub(crate) const fn no_walls(requested: IsolationLevel, uid: u32) -> Isolation {
     }
 }
 
-/// Tells whether a problem is somebody's no, rather than a failure.
-pub(crate) const fn status_of(code: ErrorCode) -> Status {
-    match code {
-        ErrorCode::Denied | ErrorCode::ApprovalUnavailable => Status::Denied,
-        ErrorCode::Cancelled => Status::Cancelled,
-        _ => Status::Error,
-    }
-}
-
 /// Gives the outcome of a command that was refused before anything started.
 pub(crate) fn outcome(
     command_id: CommandId,
@@ -55,49 +45,16 @@ pub(crate) fn outcome(
     problem: Problem,
     elapsed_ms: u64,
 ) -> CommandOutcome {
-    let status = status_of(problem.code);
-    let denials = if status == Status::Denied {
-        vec![Denial {
+    let mut outcome = CommandOutcome::never_ran(command_id, isolation, problem, elapsed_ms);
+    if let (Status::Denied, Some(problem)) = (outcome.status, &outcome.error) {
+        outcome.denials = vec![Denial {
             source: DenialSource::Policy,
             rule: problem.field.clone().unwrap_or_default(),
             subject: problem.message.clone(),
             instead: problem.hint.clone().unwrap_or_default(),
             askable: false,
             will_not_change: true,
-        }]
-    } else {
-        Vec::new()
-    };
-    let nothing = || OutputReference {
-        bytes: 0,
-        digest: None,
-        dropped: 0,
-    };
-    CommandOutcome {
-        command_id,
-        success: false,
-        status,
-        output: String::new(),
-        stdout: String::new(),
-        stderr: String::new(),
-        stdout_encoding: StreamEncoding::Utf8,
-        stderr_encoding: StreamEncoding::Utf8,
-        return_code: None,
-        signal: None,
-        truncated: false,
-        elapsed_ms,
-        isolation,
-        published: Vec::new(),
-        denials,
-        hints: Vec::new(),
-        stdout_full: nothing(),
-        stderr_full: nothing(),
-        leftovers: Vec::new(),
-        ended_by: None,
-        usage: Usage::default(),
-        timeout_ms: None,
-        timeout_clamped: false,
-        undone: Vec::new(),
-        error: Some(problem),
+        }];
     }
+    outcome
 }

@@ -378,6 +378,7 @@ mod tests {
                     target: "/dev".into(),
                 },
             ],
+            egress: None,
             caches: Vec::new(),
             network: Network::None,
             ports: cofferdam_core::ports::PortPlan::default(),

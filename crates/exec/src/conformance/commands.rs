@@ -205,7 +205,7 @@ fn at_once(scene: &Scene<'_>) -> Result<(), String> {
             .collect();
         running
             .into_iter()
-            .map(|one| one.join())
+            .map(std::thread::ScopedJoinHandle::join)
             .collect::<Vec<_>>()
     });
     let all_good = outcomes

@@ -59,7 +59,7 @@ pub(crate) enum Node {
     },
     Directory {
         mode: u32,
-        entries: Vec<(BytePath, Node)>,
+        entries: Vec<(BytePath, Self)>,
     },
     /// A socket, FIFO or device: held by kind only.
     Other {

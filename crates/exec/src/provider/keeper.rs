@@ -31,7 +31,7 @@ use crate::backend::{
 };
 
 /// How long the processes of a place may take to leave before they are killed.
-const LEAVE: Duration = Duration::from_millis(1_000);
+const LEAVE: Duration = Duration::from_secs(1);
 /// Supervisors that wait for the next command, at most.
 const IDLE_SUPERVISORS: usize = 64;
 const SIGKILL: i32 = 9;

@@ -54,7 +54,7 @@ impl std::fmt::Debug for Script {
         formatter
             .debug_struct("Script")
             .field("calls", &lock(&self.calls).len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -215,7 +215,7 @@ impl Performance {
             }
             state = self
                 .turn
-                .wait_timeout(state, left.min(Duration::from_secs(3600)))
+                .wait_timeout(state, left.min(Duration::from_hours(1)))
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }

@@ -77,14 +77,14 @@ const LAYERS: usize = 1024;
 pub(crate) struct CacheLayers {
     /// The caches, each with the store that this enclosure got.
     pub(crate) caches: Vec<CacheOverlay>,
-    _locks: Vec<File>,
+    locks: Vec<File>,
 }
 
 impl CacheLayers {
     pub(crate) fn take(caches: &[CacheOverlay], identity: &Identity) -> Result<Self, Problem> {
         let mut taken = Self {
             caches: Vec::with_capacity(caches.len()),
-            _locks: Vec::new(),
+            locks: Vec::new(),
         };
         for cache in caches {
             let store = cache.store.as_path();
@@ -100,7 +100,7 @@ impl CacheLayers {
                 path: cache.path.clone(),
                 store: layer.into(),
             });
-            taken._locks.push(lock);
+            taken.locks.push(lock);
         }
         Ok(taken)
     }

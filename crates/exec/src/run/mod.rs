@@ -250,7 +250,8 @@ pub(crate) fn never_ran_as(
     isolation: Isolation,
     not: NotStarted<'_>,
 ) -> CommandOutcome {
-    let mut outcome = outcome::refused(command_id, isolation, &not.run.command, not.problem);
+    let mut outcome = CommandOutcome::never_ran(command_id, isolation, not.problem, 0);
+    outcome.timeout_ms = not.run.command.timeout_ms;
     if let Err(problem) = plane.record_all(&not.run.subject, Vec::new(), &outcome) {
         outcome.error.get_or_insert(problem);
     }

@@ -6,8 +6,7 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::id::CommandId;
 use cofferdam_core::outcome::{
-    CommandOutcome, Denial, DenialSource, Isolation, OutputReference, Status, StreamEncoding,
-    Usage, signal_name,
+    CommandOutcome, Denial, DenialSource, OutputReference, Status, signal_name,
 };
 use cofferdam_core::spec::CommandSpec;
 use serde_json::{Value, json};
@@ -236,52 +235,6 @@ impl<'a> Facts<'a> {
             }
         }
         reference
-    }
-}
-
-/// The outcome of a command that never ran.
-pub(super) fn refused(
-    command_id: CommandId,
-    isolation: Isolation,
-    command: &CommandSpec,
-    problem: Problem,
-) -> CommandOutcome {
-    let nothing = || OutputReference {
-        bytes: 0,
-        digest: None,
-        dropped: 0,
-    };
-    let status = match problem.code {
-        ErrorCode::Cancelled => Status::Cancelled,
-        ErrorCode::Denied => Status::Denied,
-        _ => Status::Error,
-    };
-    CommandOutcome {
-        command_id,
-        success: false,
-        status,
-        output: String::new(),
-        stdout: String::new(),
-        stderr: String::new(),
-        stdout_encoding: StreamEncoding::Utf8,
-        stderr_encoding: StreamEncoding::Utf8,
-        return_code: None,
-        signal: None,
-        truncated: false,
-        elapsed_ms: 0,
-        isolation,
-        published: Vec::new(),
-        denials: Vec::new(),
-        hints: Vec::new(),
-        stdout_full: nothing(),
-        stderr_full: nothing(),
-        leftovers: Vec::new(),
-        ended_by: None,
-        usage: Usage::default(),
-        timeout_ms: command.timeout_ms,
-        timeout_clamped: false,
-        undone: Vec::new(),
-        error: Some(problem),
     }
 }
 

@@ -59,7 +59,7 @@ impl Draft {
 
     pub(crate) fn fail(&mut self, problem: Problem) {
         if self.outcome.is_none() {
-            self.status = refusal::status_of(problem.code);
+            self.status = Status::of_refusal(problem.code);
         }
         self.error.get_or_insert(problem);
     }

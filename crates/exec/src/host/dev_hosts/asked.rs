@@ -24,6 +24,9 @@ const MOST_BYTES: usize = 1 << 20;
 /// Most directories below the top of the workspace that are looked into.
 const MOST_DIRECTORIES: usize = 64;
 
+/// Begins the name of a directory in which a client is asked; the process's number ends it.
+const ASKING: &str = "ask-";
+
 /// How a client is asked.
 struct Client {
     name: &'static str,
@@ -289,16 +292,30 @@ fn state(look: &Look<'_>, client: &Client, program: &CString) -> Vec<(String, u6
 
 /// Asks one client; `None` where it says nothing.
 fn ask(look: &Look<'_>, client: &Client, program: &CString) -> Option<Vec<String>> {
-    let (time, name) = (std::process::id(), client.name);
-    let directory = look
-        .data_dir
-        .join("scratch")
-        .join(format!("ask-{name}-{time}"));
+    let scratch = look.data_dir.join("scratch");
+    sweep(&scratch);
+    let directory = scratch.join(format!("{ASKING}{}-{}", client.name, std::process::id()));
     std::fs::create_dir_all(&directory).ok()?;
     let answer = ask_in(look, client, program, &directory);
-    // What is left is swept with the scratch directories of planes that died.
+    // What a process that was killed has left is swept by the next one that asks.
     let _ = std::fs::remove_dir_all(&directory);
     answer
+}
+
+/// Removes the directories of processes that are gone.
+fn sweep(scratch: &Path) {
+    for entry in std::fs::read_dir(scratch).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name
+            .strip_prefix(ASKING)
+            .and_then(|rest| rest.rsplit_once('-'))
+            .and_then(|(_, pid)| pid.parse::<u32>().ok());
+        if let Some(pid) = owner
+            && !Path::new("/proc").join(pid.to_string()).exists()
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn ask_in(
@@ -365,6 +382,19 @@ mod tests {
         let uv = "The URL of the default package index (by default: <https://uv.test/simple>).";
         assert_eq!(after_default(uv), ["https://uv.test/simple"]);
         assert_eq!(every("https://npm.test/\n"), ["https://npm.test/"]);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_swept() {
+        let place = tempfile::tempdir().expect("a directory");
+        let own = place.path().join(format!("ask-npm-{}", std::process::id()));
+        // No process has this number: it is above what the kernel gives.
+        let gone = place.path().join("ask-npm-4194999");
+        for path in [&own, &gone] {
+            std::fs::create_dir(path).expect("made");
+        }
+        sweep(place.path());
+        assert!(own.exists() && !gone.exists());
     }
 
     #[test]
