@@ -12,12 +12,12 @@ mod input;
 mod journal;
 #[path = "main/policy.rs"]
 mod policy;
-#[path = "main/review.rs"]
-mod review;
 #[path = "main/ports.rs"]
 mod ports;
 #[path = "main/registries.rs"]
 mod registries;
+#[path = "main/review.rs"]
+mod review;
 #[path = "main/scene.rs"]
 mod scene;
 #[path = "main/serve.rs"]
