@@ -3,8 +3,10 @@
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
+use cofferdam_core::event::{EventFilter, event_type};
 use cofferdam_core::outcome::StreamEncoding;
 use cofferdam_core::spec::StreamPlan;
+use cofferdam_journal::Query;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{Check, Need, Scene, check, hold};
@@ -32,6 +34,11 @@ pub(super) const CHECKS: &[Check] = &[
         "ten million bytes arrive, the tail is shown",
         Need::Processes,
         much_output,
+    ),
+    check(
+        "c8 what is cut off is readable by offset",
+        Need::Processes,
+        whole_by_offset,
     ),
     check("a sink gets every byte", Need::Processes, sink_gets_all),
     check(
@@ -125,6 +132,37 @@ fn much_output(scene: &Scene<'_>) -> Result<(), String> {
         outcome.stdout.len() <= cofferdam_core::limits::OUTPUT_CHARACTERS,
     );
     hold(seen == (10_000_004, true, true, 0, true), &seen)
+}
+
+fn whole_by_offset(scene: &Scene<'_>) -> Result<(), String> {
+    let outcome = scene.sh("printf start; head -c 3000000 /dev/zero | tr '\\0' x; printf end");
+    let reference = &outcome.stdout_full;
+    let digest = reference
+        .digest
+        .clone()
+        .ok_or_else(|| format!("no reference: {reference:?}"))?;
+    let digest = cofferdam_core::spec::Digest(digest);
+    let journal = scene.candidate.plane.journal();
+    let part = |offset, bytes| {
+        journal
+            .content(&digest, offset, bytes)
+            .map_err(|error| error.to_string())
+    };
+    let seen = (
+        outcome.truncated,
+        part(0, 6)?,
+        part(3_000_005, 3)?,
+        reference.bytes,
+    );
+    hold(
+        seen == (
+            true,
+            Some(b"startx".to_vec()),
+            Some(b"end".to_vec()),
+            3_000_008,
+        ),
+        &seen,
+    )
 }
 
 fn sink_gets_all(scene: &Scene<'_>) -> Result<(), String> {

@@ -123,8 +123,20 @@ fn free_layer(store: &Path) -> Result<(usize, File), Problem> {
     ))
 }
 
+impl Drop for CacheLayers {
+    fn drop(&mut self) {
+        for cache in &self.caches {
+            forget_volatile(&cache.store.as_path().join("work").join("work"));
+        }
+    }
+}
+
 /// Takes the mark away by which the kernel refuses a layer that was mounted as volatile before: it
 /// stands for a loss of power that nothing here needs to survive, the layer being a cache.
+///
+/// Done when a layer is given back, since the kernel leaves the directory without any permission and
+/// an ordinary user could not remove the data directory; and when one is taken, since the plane that
+/// had it may have been killed.
 fn forget_volatile(work: &Path) {
     let mark = work.join("incompat");
     if rustix::fs::chmod(work, Mode::RWXU).is_ok() && std::fs::symlink_metadata(&mark).is_ok() {
@@ -168,4 +180,40 @@ fn problem(path: &Path, error: &std::io::Error) -> Problem {
         ErrorCode::Io
     };
     Problem::new(code, format!("cannot make {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_layer_given_back_can_be_removed_by_its_owner() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = CacheOverlay {
+            path: "/nowhere".into(),
+            store: directory.path().into(),
+        };
+        let identity = Identity {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: Vec::new(),
+        };
+        let layers = CacheLayers::take(&[cache], &identity).expect("taken");
+        // As the kernel leaves a volatile mount.
+        let work = directory.path().join("0/work/work");
+        let mark = work.join("incompat/volatile");
+        std::fs::create_dir_all(&mark).expect("made");
+        for path in [&mark, &work.join("incompat"), &work] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0)).expect("closed");
+        }
+        drop(layers);
+        let mode = std::fs::metadata(&work)
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert!(!work.join("incompat").exists());
+    }
 }

@@ -233,3 +233,49 @@ fn bwrap_runs_commands() {
     }
     both_streams_and_exit_codes(ProviderKind::Bwrap);
 }
+
+/// Counts what this process has sent to a disk, in bytes.
+fn written_to_disk() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/io").expect("readable");
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "));
+    line.and_then(|number| number.parse().ok())
+        .expect("a number")
+}
+
+#[test]
+fn c54_the_double_starts_nothing_writes_nothing_and_logs_each_call() {
+    let script = cofferdam_exec::Script::everyday();
+    let plane = Plane::in_memory(script.clone()).expect("a plane");
+    let workspace = std::path::Path::new("/nowhere");
+    let mut spec = spec(ProviderKind::Direct, workspace);
+    spec.provider = ProviderKind::Memory;
+    let level = IsolationLevel {
+        provider: Some(ProviderKind::Memory),
+        network: Network::None,
+    };
+    let before = written_to_disk();
+    let enclosure = plane
+        .enclose(spec, level, &Subject::default())
+        .expect("a place");
+    let outcome = capture(&enclosure, command(workspace, &["echo", "hello"]));
+    assert_eq!(outcome.stdout, "hello\n");
+    assert_eq!(
+        capture(&enclosure, command(workspace, &["false"])).return_code,
+        Some(1)
+    );
+    drop(enclosure);
+    let own = std::fs::read_to_string(format!(
+        "/proc/self/task/{}/children",
+        rustix::thread::gettid().as_raw_nonzero()
+    ));
+    assert_eq!(own.expect("readable"), "", "a process was started");
+    assert_eq!(written_to_disk(), before, "something was written");
+    let calls: Vec<_> = script
+        .calls()
+        .iter()
+        .map(|one| one.argv[0].to_string())
+        .collect();
+    assert_eq!(calls, ["echo", "false"]);
+}
