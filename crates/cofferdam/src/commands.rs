@@ -6,6 +6,7 @@ mod events;
 mod explain;
 mod journal;
 mod policy;
+mod policy_watch;
 mod profile;
 mod ps;
 mod reference;

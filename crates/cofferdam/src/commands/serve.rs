@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::policy_watch::PolicyWatch;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
-use cofferdam_journal::{DataDir, SqliteJournal};
+use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 use cofferdam_server::{Server, ServerOptions, StopHandle};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -29,10 +30,11 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     let data = DataDir::open(context.data_dir()?).map_err(|error| error.to_problem())?;
     let journal = SqliteJournal::open(&data, Arc::clone(&context.ambient))
         .map_err(|error| error.to_problem())?;
+    let journal: Arc<dyn Journal> = Arc::new(journal);
     let mut options = ServerOptions::new(
         listen,
         data,
-        Arc::new(journal),
+        Arc::clone(&journal),
         Arc::clone(&context.ambient),
     );
     options.token_file = arguments
@@ -42,6 +44,11 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
         .transpose()?;
     let server = Server::bind(options).map_err(|error| error.to_problem())?;
     let signals = stop_on_signals(server.stop_handle())?;
+    let watch = PolicyWatch::start(
+        context.surroundings()?,
+        journal,
+        Arc::clone(&context.ambient),
+    )?;
     let address = server.address();
     let token = server.token_path().to_owned();
     if context.output.is_json() {
@@ -60,6 +67,7 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     }
     let ended = server.run_blocking().map_err(|error| error.to_problem());
     signals.close();
+    drop(watch);
     ended?;
     Ok(exit::SUCCESS)
 }

@@ -73,3 +73,40 @@ fn addresses_that_are_none_or_open_to_others() {
         done.stderr
     );
 }
+
+#[test]
+fn c46_c47_a_changed_policy_is_a_version_and_a_broken_one_keeps_the_last() {
+    let scene = Scene::new();
+    let policy = scene.path("home").join(".config/cofferdam/policy.toml");
+    std::fs::create_dir_all(policy.parent().expect("a directory")).expect("made");
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--json"];
+    let mut child = scene
+        .command(&arguments)
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    stdout.read_line(&mut line).expect("a line");
+    let told = |kind: &str| -> Vec<serde_json::Value> {
+        let said = scene.run(&["events", "--json", "--type", kind]).json();
+        said["data"]["events"].as_array().cloned().unwrap_or_default()
+    };
+    let wait_for = |kind: &str| {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while told(kind).is_empty() && std::time::Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        told(kind)
+    };
+    std::fs::write(&policy, "schema = 1\nnetwork = \"full\"\n").expect("written");
+    let loaded = wait_for("policy.loaded");
+    assert_eq!(loaded.len(), 1, "{loaded:?}");
+    assert_eq!(loaded[0]["data"]["version"], 2);
+    std::fs::write(&policy, "schema = 1\nnetwork = \"fu").expect("written");
+    let refused = wait_for("policy.refused");
+    assert_eq!(refused[0]["data"]["version"], 2, "the last good one stays");
+    assert_eq!(told("policy.loaded").len(), 1);
+    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
+    kill_process(pid, Signal::TERM).expect("it runs");
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
