@@ -1,6 +1,7 @@
 //! The keeper as first process inside of bubblewrap.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use cofferdam_keeper::{KeeperClient, Setup, SupervisorClient};
@@ -286,6 +287,9 @@ fn a_layer_over_a_cache_takes_what_is_written() {
         "more\n"
     );
     assert!(!Path::new(&format!("{cache}/added")).exists());
+    // The kernel leaves it closed; an ordinary user could not remove the folder.
+    let closed = format!("{store}/work/work");
+    std::fs::set_permissions(closed, PermissionsExt::from_mode(0o700)).expect("opened");
 }
 
 #[test]
