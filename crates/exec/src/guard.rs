@@ -1,8 +1,8 @@
-//! Watches for the host replacing a file over which a read-only mount lies.
+//! Watches for the host replacing a file or a directory over which a read-only mount lies.
 //!
-//! A mount on a single file vanishes with the file: when the host's own `git config` puts a new file
-//! in its place, the command could write it. A replacement therefore ends the enclosure, which is
-//! then put up again with the new file under its mount.
+//! A mount vanishes with what it lies on: when the host's own `git config` puts a new file in its
+//! place, or somebody a new `.git/hooks`, the command could write it. A replacement therefore ends
+//! the enclosure, which is then put up again with what is new under its mount.
 //!
 //! Which file it is gets compared before and after every command. The directories are watched only
 //! while a command runs for longer than a moment: giving a watch back costs ten milliseconds and
@@ -40,7 +40,10 @@ impl Guard {
     ) -> Result<Option<Self>, Problem> {
         let held = |protection: &&Protection| {
             protection.enforce == Enforce::Prevent
-                && protection.state == ProtectedState::File
+                && matches!(
+                    protection.state,
+                    ProtectedState::File | ProtectedState::Directory
+                )
                 && mounts.iter().any(|mount| {
                     matches!(mount, Mount::Bind { source, .. } if *source == protection.path)
                 })
@@ -170,5 +173,33 @@ mod tests {
             Some(ErrorCode::EnclosureLost)
         );
         assert!(guard.is_tripped());
+    }
+
+    #[test]
+    fn a_replaced_directory_trips() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let hooks = directory.path().join("hooks");
+        std::fs::create_dir(&hooks).expect("made");
+        let path = BytePath::from(hooks.as_path());
+        let protection = Protection {
+            path: path.clone(),
+            state: ProtectedState::Directory,
+            enforce: Enforce::Prevent,
+            rule: "git hooks".to_owned(),
+        };
+        let mount = Mount::Bind {
+            source: path.clone(),
+            target: path,
+            access: Access::Read,
+            optional: false,
+        };
+        let guard = Guard::new(&[protection], &[mount])
+            .expect("watched")
+            .expect("a directory");
+        std::fs::write(hooks.join("inside"), "a").expect("written");
+        assert_eq!(guard.look(), None);
+        std::fs::rename(&hooks, directory.path().join("old")).expect("renamed");
+        std::fs::create_dir(&hooks).expect("made");
+        assert!(guard.look().is_some());
     }
 }
