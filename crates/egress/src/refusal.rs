@@ -55,7 +55,8 @@ pub(crate) fn sentence(refusal: &Refusal, target: Option<&HostPort>, repeated: u
         ),
         Reason::AddressRefused => format!(
             "Cofferdam refused {name}: it leads to an address that is not on the open internet \
-             ({detail}). Only the owner can allow that, with --reach {name}."
+             ({detail}). Do without it; a service there can only be forwarded by the owner to a port \
+             of 127.0.0.1 and granted with --reach."
         ),
         Reason::OriginForm => "This is Cofferdam's proxy, not a server: a client must send its \
             requests in absolute form or use CONNECT, as it does when http_proxy is set."
@@ -100,9 +101,19 @@ fn phrase(refusal: &Refusal, target: Option<&HostPort>) -> String {
     }
     if refusal.reason == Reason::AddressRefused {
         let class = refusal.detail.as_deref().unwrap_or_default();
-        return format!("Cofferdam: {target} has a {class} address (owner: --reach {target})");
+        let owner = if is_reachable(refusal) {
+            format!(" (owner: --reach {target})")
+        } else {
+            String::new()
+        };
+        return format!("Cofferdam: {target} has a {class} address{owner}");
     }
     format!("Cofferdam: {target} {}", refusal.reason)
+}
+
+/// Only services on loopback can be granted with `--reach`.
+fn is_reachable(refusal: &Refusal) -> bool {
+    refusal.reason == Reason::AddressRefused && refusal.detail.as_deref() == Some("loopback")
 }
 
 fn body(refusal: &Refusal, target: Option<&HostPort>, repeated: u32) -> Value {
@@ -123,7 +134,7 @@ fn body(refusal: &Refusal, target: Option<&HostPort>, repeated: u32) -> Value {
                 "policy": format!("network_allow = [\"{rule}\"]"),
                 "flag": format!("--allow {rule}"),
             });
-        } else if reason == Reason::AddressRefused {
+        } else if is_reachable(refusal) {
             body["allow"] = json!({
                 "policy": format!("reach = [\"{target}\"]"),
                 "flag": format!("--reach {target}"),

@@ -126,6 +126,12 @@ fn fc_51_a_name_that_leads_inwards_is_refused() {
             answer.contains(&format!("\"address_class\":\"{word}\"")),
             "{address}: {answer}"
         );
+        // Nothing else can be granted by it.
+        assert_eq!(
+            answer.contains("\"flag\":\"--reach"),
+            word == "loopback",
+            "{address}: {answer}"
+        );
         let decision = stage.decision();
         assert_eq!(decision.reason, Reason::AddressRefused);
         assert_eq!(decision.addresses.len(), 1);
