@@ -288,8 +288,10 @@ fn a_layer_over_a_cache_takes_what_is_written() {
     );
     assert!(!Path::new(&format!("{cache}/added")).exists());
     // The kernel leaves it closed; an ordinary user could not remove the folder.
-    let closed = format!("{store}/work/work");
-    std::fs::set_permissions(closed, PermissionsExt::from_mode(0o700)).expect("opened");
+    for closed in ["work", "work/incompat", "work/incompat/volatile"] {
+        let closed = format!("{store}/work/{closed}");
+        std::fs::set_permissions(closed, PermissionsExt::from_mode(0o700)).expect("opened");
+    }
 }
 
 #[test]
