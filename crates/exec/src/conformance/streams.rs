@@ -3,10 +3,8 @@
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
-use cofferdam_core::event::{EventFilter, event_type};
 use cofferdam_core::outcome::StreamEncoding;
 use cofferdam_core::spec::StreamPlan;
-use cofferdam_journal::Query;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{Check, Need, Scene, check, hold};

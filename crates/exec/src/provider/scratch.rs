@@ -206,7 +206,7 @@ mod tests {
         let mark = work.join("incompat/volatile");
         std::fs::create_dir_all(&mark).expect("made");
         for path in [&mark, &work.join("incompat"), &work] {
-            std::fs::set_permissions(path, PermissionsExt::from_mode(0)).expect("closed");
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o000)).expect("closed");
         }
         drop(layers);
         let mode = std::fs::metadata(&work)
