@@ -1,5 +1,7 @@
 //! The plane, driven as an embedding program drives it.
 
+#![expect(clippy::print_stdout, reason = "a test that cannot run here says why")]
+
 #[path = "main/conformance.rs"]
 mod conformance;
 #[path = "main/home.rs"]

@@ -89,7 +89,10 @@ fn c46_c47_a_changed_policy_is_a_version_and_a_broken_one_keeps_the_last() {
     stdout.read_line(&mut line).expect("a line");
     let told = |kind: &str| -> Vec<serde_json::Value> {
         let said = scene.run(&["events", "--json", "--type", kind]).json();
-        said["data"]["events"].as_array().cloned().unwrap_or_default()
+        said["data"]["events"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
     };
     let wait_for = |kind: &str| {
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);

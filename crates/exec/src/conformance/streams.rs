@@ -3,8 +3,10 @@
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
+use cofferdam_core::event::{EventFilter, event_type};
 use cofferdam_core::outcome::StreamEncoding;
 use cofferdam_core::spec::StreamPlan;
+use cofferdam_journal::Query;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{Check, Need, Scene, check, hold};
@@ -195,7 +197,23 @@ fn closed_sink(scene: &Scene<'_>) -> Result<(), String> {
     hold(
         outcome.signal.as_deref() == Some("SIGPIPE"),
         &outcome.status,
-    )
+    )?;
+    // Written first, then shown: whoever cannot be shown anything loses no event (c109).
+    let query = Query::of(EventFilter::default())
+        .backward()
+        .limit(4)
+        .resolved();
+    let journal = scene.candidate.plane.journal();
+    let page = journal.read(&query).map_err(|error| error.to_string())?;
+    let told = page.events.iter().any(|event| {
+        event.kind == event_type::EXEC_ENDED
+            && event
+                .data
+                .get("command_id")
+                .and_then(serde_json::Value::as_str)
+                == Some(outcome.command_id.as_str())
+    });
+    hold(told, &"the journal does not hold the end")
 }
 
 fn no_descriptors(scene: &Scene<'_>) -> Result<(), String> {

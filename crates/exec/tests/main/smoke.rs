@@ -32,6 +32,7 @@ pub(crate) fn default_spec(
     data: &std::path::Path,
     home: &std::path::Path,
 ) -> EnclosureSpec {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let surroundings = host::Surroundings::new(
         [
             ("HOME", home.as_os_str()),
@@ -60,7 +61,6 @@ pub(crate) fn default_spec(
         tree: None,
     });
     let view = WorkspaceView::live(&facts.workspace);
-    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let scratch = BytePath::from(data.join("scratch").join(number.to_string()));
     prepare(&policy, &view, &facts, &scratch).expect("a plan")
