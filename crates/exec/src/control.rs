@@ -40,6 +40,7 @@ struct Shared {
 struct State {
     requests: VecDeque<Request>,
     cancelled: bool,
+    interrupted: bool,
     input_held: bool,
 }
 
@@ -85,6 +86,12 @@ impl Control {
         self.state().cancelled
     }
 
+    /// Tells whether somebody has asked for an end by SIGHUP, SIGINT, SIGQUIT or SIGTERM: a command
+    /// that is running gets the signal, one that has not started never does.
+    pub fn is_interrupted(&self) -> bool {
+        self.state().interrupted
+    }
+
     pub(crate) fn wake(&self) -> Option<BorrowedFd<'_>> {
         self.0.wake.as_ref().map(AsFd::as_fd)
     }
@@ -101,6 +108,7 @@ impl Control {
         {
             let mut state = self.state();
             state.cancelled |= request == Request::Cancel;
+            state.interrupted |= matches!(request, Request::Signal(1..=3 | 15));
             state.requests.push_back(request);
         }
         self.ring();
@@ -144,5 +152,15 @@ mod tests {
         assert_eq!(ready, Ok(1));
         assert_eq!(control.take(), [Request::Signal(2), Request::Cancel]);
         assert_eq!(control.take(), []);
+    }
+
+    #[test]
+    fn only_what_asks_for_an_end_interrupts() {
+        let control = Control::new();
+        control.signal(10);
+        assert!(!control.is_interrupted());
+        control.signal(2);
+        assert!(control.is_interrupted());
+        assert!(!control.is_cancelled());
     }
 }

@@ -193,3 +193,62 @@ fn paths_and_variables_that_are_given() {
     assert_ne!(scene.run(&closed).code, Some(0));
     assert!(!out.join("z").exists());
 }
+
+#[test]
+fn the_data_directory_is_hidden_whatever_is_granted_around_it() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.run(&["run", "--", "true"]).expect_code(0);
+    let data = scene.path("data").display().to_string();
+    let above = scene.path("").display().to_string();
+    let text = format!("ls -A {data} | wc -l");
+    let done = scene.run(&["run", "--ro", &above, "--", "sh", "-c", &text]);
+    assert_eq!(done.expect_code(0).stdout, b"0\n");
+    let landlock = [
+        "run",
+        "--provider",
+        "landlock",
+        "--ro",
+        &above,
+        "--",
+        "true",
+    ];
+    let done = scene.run(&landlock).expect_code(125);
+    assert!(
+        done.stderr.contains("error[unenforceable]"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn system_directories_are_no_workspace_and_no_network_allows_no_host() {
+    let scene = Scene::new();
+    for directory in ["/etc", "/proc", "/usr", "/usr/bin"] {
+        let done = scene
+            .run(&["run", "--workspace", directory, "--", "true"])
+            .expect_code(125);
+        assert!(
+            done.stderr.contains("error[workspace_refused]"),
+            "{}",
+            done.stderr
+        );
+    }
+    let both = [
+        "run",
+        "--net",
+        "none",
+        "--allow",
+        "example.com",
+        "--",
+        "true",
+    ];
+    let done = scene.run(&both).expect_code(125);
+    assert!(
+        done.stderr.contains("error[policy_contradiction]"),
+        "{}",
+        done.stderr
+    );
+}

@@ -172,6 +172,23 @@ fn refuse_holes(reach: &Reach) -> Result<(), Problem> {
                 .iter()
                 .any(|grant| hidden.source.is_within(&grant.source))
     });
+    let own = reach.hidden.iter().find(|hidden| {
+        hidden.why == Why::OwnData
+            && reach
+                .grants
+                .iter()
+                .any(|grant| hidden.source.is_within(&grant.source))
+    });
+    if let Some(own) = own {
+        return Err(Problem::new(
+            ErrorCode::Unenforceable,
+            format!(
+                "landlock cannot hide the data directory {}, which lies inside of what is allowed",
+                own.source
+            ),
+        )
+        .with_hint("grant less, take it out of PATH, or choose --provider bwrap"));
+    }
     match hole {
         Some(hidden) => Err(Problem::new(
             ErrorCode::Unenforceable,

@@ -57,6 +57,8 @@ pub(super) enum Why {
     EnvFile,
     /// It holds a toolchain's credentials.
     Credential,
+    /// It is the data directory: the journal of others' work, and their trees.
+    OwnData,
 }
 
 /// Everything that is shown, and what could not be.
@@ -197,6 +199,7 @@ pub(super) fn reach(
             }
         }
     }
+    reach.hide(&facts.data_dir, view, true, Why::OwnData);
     Ok(reach)
 }
 

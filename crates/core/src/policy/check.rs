@@ -237,6 +237,13 @@ fn check_contradictions(document: &PolicyDocument, layer: Layer) -> Result<(), P
             }
         }
     }
+    let allows = document.network_allow.iter().flatten().next().is_some();
+    if let (Some(Network::None), true) = (document.network, allows) {
+        return Err(contradiction(
+            "network_allow",
+            "network none allows no host, and network_allow names some".to_owned(),
+        ));
+    }
     for rule in document.protect.iter().flatten() {
         if document
             .write

@@ -145,6 +145,17 @@ fn cancelled_before(scene: &Scene<'_>) -> Result<(), String> {
     )
 }
 
+fn interrupted_before(scene: &Scene<'_>) -> Result<(), String> {
+    let control = Control::new();
+    control.signal(15);
+    let io = CommandIo::Capture { input: None };
+    let outcome = scene.run_with(scene.command(&["sleep", "300"]), io, control);
+    hold(
+        (outcome.status, outcome.return_code) == (Status::Cancelled, None),
+        &outcome,
+    )
+}
+
 fn cancelled_meanwhile(scene: &Scene<'_>) -> Result<(), String> {
     let control = Control::new();
     let other = control.clone();

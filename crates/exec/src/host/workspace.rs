@@ -26,6 +26,25 @@ pub struct Workspace {
     pub directory: Option<PathBuf>,
 }
 
+/// What belongs to the system with all that lies below it.
+const SYSTEM: &[&str] = &[
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/sbin",
+    "/sys",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/sbin",
+];
+
+/// What belongs to the system, though people keep projects below it.
+const SYSTEM_TOPS: &[&str] = &["/run", "/usr", "/usr/local", "/var"];
+
 /// Finds the workspace: the named directory, else the git top level, else the current directory.
 ///
 /// # Errors
@@ -53,6 +72,19 @@ pub fn resolve_workspace(
         let top = super::git::top_level(&here).filter(|top| !holds_home(top, &homes));
         top.unwrap_or(here)
     };
+    if let Some(system) = SYSTEM
+        .iter()
+        .map(Path::new)
+        .find(|system| root.starts_with(system))
+    {
+        return Err(refused(
+            &root,
+            &format!("it lies in the system directory {}", system.display()),
+        ));
+    }
+    if SYSTEM_TOPS.iter().any(|top| root == Path::new(top)) {
+        return Err(refused(&root, "it is a system directory"));
+    }
     if root == Path::new("/") {
         return Err(refused(&root, "it is the root of the file system"));
     }

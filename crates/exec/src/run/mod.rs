@@ -107,7 +107,7 @@ pub(crate) fn prepare<'a>(
 ) -> Result<Prepared<'a>, Box<NotStarted<'a>>> {
     let ambient = plane.ambient();
     let began = ambient.monotonic();
-    if run.control.is_cancelled() {
+    if run.control.is_cancelled() || run.control.is_interrupted() {
         let problem = Problem::new(ErrorCode::Cancelled, "cancelled before it started");
         return Err(Box::new(NotStarted { run, problem }));
     }

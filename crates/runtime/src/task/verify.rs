@@ -129,7 +129,7 @@ fn enclosed(
             let io = CommandIo::Capture { input: None };
             let mut outcome = course.run_in(&prepared.resolved, &enclosure, &request, io)?;
             course.keep_command("check", check, &mut outcome);
-            check_result(check, &outcome)
+            check_result(check, &outcome, course.control.is_interrupted())
         };
         course.say(
             event_type::VERIFIER_CHECK,
@@ -231,9 +231,11 @@ fn not_run(check: &str, problem: &Problem) -> CheckResult {
     }
 }
 
-fn check_result(check: &str, outcome: &CommandOutcome) -> CheckResult {
+fn check_result(check: &str, outcome: &CommandOutcome, interrupted: bool) -> CheckResult {
     let status = match (outcome.status, outcome.return_code) {
         (Status::Completed, _) => VerificationStatus::Passed,
+        // Whoever ended it from outside has made no judgement.
+        _ if interrupted => VerificationStatus::Error,
         (Status::Failed, Some(code)) if CANNOT_RUN.contains(&code) => VerificationStatus::Error,
         (Status::Failed | Status::Timeout, _) => VerificationStatus::Failed,
         // A check that was cancelled has not passed.
