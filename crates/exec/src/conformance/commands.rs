@@ -34,6 +34,11 @@ pub(super) const CHECKS: &[Check] = &[
         cancelled_before,
     ),
     check(
+        "interrupted before the start, nothing starts",
+        Need::Contract,
+        interrupted_before,
+    ),
+    check(
         "cancelled while running",
         Need::Contract,
         cancelled_meanwhile,
