@@ -13,6 +13,7 @@ use cofferdam_sandbox::{
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use rustix::process::PidfdFlags;
 
 use crate::channel::{ChannelError, receive, send};
 use crate::protocol::{Exited, SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest};
@@ -42,9 +43,17 @@ struct Supervisor<'a, S> {
     usage: Usage,
 }
 
-/// Serves a channel until it, or the other one, closes. Gives the exit code.
+/// Serves a channel until it, or the other one, closes, or until the keeper above is gone. Gives the
+/// exit code.
 pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls, also: Option<&S>) -> i32 {
     set_process_name(c"cofferdam-super");
+    // On the host nobody else ends us when the keeper is killed, and the plane would not see it.
+    let keeper = if also.is_none() {
+        rustix::process::getppid()
+            .and_then(|parent| rustix::process::pidfd_open(parent, PidfdFlags::empty()).ok())
+    } else {
+        None
+    };
     // Inherited by every command, and nothing in it is in our own way: loading it for each of them
     // would cost more than all the rest of the walls.
     let filtered = walls
@@ -67,8 +76,11 @@ pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls, also: Option<&S>) -> i32
         let mut waiting = [
             PollFd::new(socket, PollFlags::IN),
             PollFd::new(&children, PollFlags::IN),
-            // Only whether it is closed; without another one, the same question twice.
-            PollFd::new(also.unwrap_or(socket), PollFlags::empty()),
+            match &keeper {
+                Some(keeper) => PollFd::new(keeper, PollFlags::IN),
+                // Only whether it is closed; without another one, the same question twice.
+                None => PollFd::new(also.unwrap_or(socket), PollFlags::empty()),
+            },
         ];
         match rustix::event::poll(&mut waiting, None) {
             Ok(_) => {}
@@ -79,7 +91,7 @@ pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls, also: Option<&S>) -> i32
             !waiting[0].revents().is_empty(),
             !waiting[1].revents().is_empty(),
         );
-        let closed = also.is_some() && !waiting[2].revents().is_empty();
+        let closed = (also.is_some() || keeper.is_some()) && !waiting[2].revents().is_empty();
         let outcome = if ended {
             children.drain();
             supervisor.reap()

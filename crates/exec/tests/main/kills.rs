@@ -150,50 +150,6 @@ fn a_supervisor_killed_on_the_host_is_an_error_and_nothing_survives() {
 }
 
 #[test]
-fn the_keeper_killed_on_the_host_leaves_the_command_and_its_end_works() {
-    let (outcome, sleeps) = killed_above_then_cancelled();
-    assert_eq!(outcome.status, Status::Timeout, "{outcome:?}");
-    assert!(
-        wait_until(|| sleeps.iter().all(|pid| dead(*pid))),
-        "nothing survives"
-    );
-}
-
-/// The supervisor outlives its keeper and still answers to the plane.
-fn killed_above_then_cancelled() -> (CommandOutcome, Vec<u32>) {
-    let data = tempfile::tempdir().expect("a directory");
-    let workspace = tempfile::tempdir().expect("a directory");
-    let plane = plane(data.path());
-    let provider = ProviderKind::Landlock;
-    let level = IsolationLevel {
-        provider: Some(provider),
-        network: Network::None,
-    };
-    let enclosure = plane
-        .enclose(spec(provider, workspace.path()), level, &Subject::default())
-        .expect("walls");
-    let mark = format!("302.{}", std::process::id());
-    let mut slow = command(
-        workspace.path(),
-        &["sh", "-c", &format!("sleep {mark}; true")],
-    );
-    slow.timeout_ms = Some(1_000);
-    std::thread::scope(|threads| {
-        let running = threads.spawn(|| capture(&enclosure, slow));
-        let own = std::process::id();
-        let sleeps = || -> Vec<u32> {
-            descendants(own)
-                .into_iter()
-                .filter(|pid| line(*pid).contains(&mark))
-                .collect()
-        };
-        assert!(wait_until(|| sleeps().len() == 2), "the command runs");
-        let tree = sleeps();
-        let keeper = children(own)
-            .into_iter()
-            .find(|pid| line(*pid).contains("keeper"));
-        let keeper = Pid::from_raw(keeper.expect("a keeper") as i32).expect("a pid");
-        kill_process(keeper, Signal::KILL).expect("ended");
-        (running.join().expect("an outcome"), tree)
-    })
+fn the_keeper_killed_on_the_host_is_an_error_and_nothing_survives() {
+    lost_and_swept(ProviderKind::Landlock, 2);
 }
