@@ -7,6 +7,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scene::{Scene, wait};
 
+/// A server that does not outlive its test, also when that fails.
+struct Server(std::process::Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already where the test went well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn it_answers_whoever_has_the_token_and_ends_when_asked() {
     let scene = Scene::new();
@@ -80,12 +91,13 @@ fn c46_c47_a_changed_policy_is_a_version_and_a_broken_one_keeps_the_last() {
     let policy = scene.path("home").join(".config/cofferdam/policy.toml");
     std::fs::create_dir_all(policy.parent().expect("a directory")).expect("made");
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--json"];
-    let mut child = scene
+    let child = scene
         .command(&arguments)
         .spawn()
         .expect("the program starts");
+    let mut server = Server(child);
     let mut line = String::new();
-    let mut stdout = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut stdout = std::io::BufReader::new(server.0.stdout.take().expect("a pipe"));
     stdout.read_line(&mut line).expect("a line");
     let told = |kind: &str| -> Vec<serde_json::Value> {
         let said = scene.run(&["events", "--json", "--type", kind]).json();
@@ -109,7 +121,7 @@ fn c46_c47_a_changed_policy_is_a_version_and_a_broken_one_keeps_the_last() {
     let refused = wait_for("policy.refused");
     assert_eq!(refused[0]["data"]["version"], 2, "the last good one stays");
     assert_eq!(told("policy.loaded").len(), 1);
-    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
+    let pid = Pid::from_raw(server.0.id() as i32).expect("a pid");
     kill_process(pid, Signal::TERM).expect("it runs");
-    assert_eq!(wait(&mut child).code(), Some(0));
+    assert_eq!(wait(&mut server.0).code(), Some(0));
 }
