@@ -1,4 +1,4 @@
-//! Requests of the operations that the plane carries out.
+//! One command (E1): what it is and what it may.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
