@@ -65,6 +65,8 @@ codes! {
     WorkspaceRefused = "workspace_refused";
     /// The workspace does not exist.
     WorkspaceMissing = "workspace_missing";
+    /// The request names another workspace than the server's.
+    WorkspaceMismatch = "workspace_mismatch";
     /// The directory lies outside the workspace.
     CwdOutside = "cwd_outside";
     /// The directory does not exist.
@@ -137,6 +139,14 @@ codes! {
     ListenRefused = "listen_refused";
     /// The verb is not allowed here.
     MethodNotAllowed = "method_not_allowed";
+    /// The body of a request is not said to be JSON.
+    UnsupportedMediaType = "unsupported_media_type";
+    /// The body of a request is larger than what is taken.
+    RequestTooLarge = "request_too_large";
+    /// There is no operation of this name.
+    OperationUnknown = "operation_unknown";
+    /// The token may read only.
+    ScopeMissing = "scope_missing";
     /// There is nothing at this address.
     NoSuchResource = "no_such_resource";
     /// Another server has this data directory.

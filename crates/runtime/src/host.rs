@@ -55,4 +55,13 @@ pub trait HostDoor: Debug + Send + Sync {
     ///
     /// `workspace_refused`, `workspace_missing` and those of reading and laying policies.
     fn look(&self, request: LookRequest<'_>) -> Result<Resolved, Problem>;
+
+    /// Finds the workspace of a request and nothing more.
+    ///
+    /// # Errors
+    ///
+    /// `workspace_refused`, `workspace_missing`.
+    fn workspace(&self, request: LookRequest<'_>) -> Result<BytePath, Problem> {
+        Ok(self.look(request)?.facts.workspace.root)
+    }
 }

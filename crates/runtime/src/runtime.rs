@@ -150,6 +150,20 @@ impl Runtime {
         })
     }
 
+    /// Finds the workspace that a request means, as its real path.
+    ///
+    /// # Errors
+    ///
+    /// `workspace_refused`, `workspace_missing`.
+    pub fn workspace(&self, policy: &PolicyRequest) -> Result<BytePath, Problem> {
+        self.host.workspace(LookRequest {
+            policy,
+            base: EffectivePolicy::built_in(),
+            data_dir: &self.data_dir,
+            tree: None,
+        })
+    }
+
     /// Names a scratch directory for one enclosure; the plane makes and removes it.
     pub(crate) fn scratch(&self) -> BytePath {
         let (time, random) = self.plane.ambient().id_parts();

@@ -42,6 +42,12 @@ impl HostDoor for SystemHost {
             cwd: BytePath::from(cwd),
         })
     }
+
+    fn workspace(&self, request: LookRequest<'_>) -> Result<BytePath, Problem> {
+        let named = request.policy.workspace.as_deref();
+        let found = resolve_workspace(&self.surroundings, named, Some(request.data_dir))?;
+        Ok(found.root.into())
+    }
 }
 
 impl SystemHost {

@@ -5,17 +5,26 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use cofferdam_core::error::{ErrorCode, Problem};
 
+use crate::calls::{self, Allowed};
+use crate::operations::Scope;
 use crate::problem::Refusal;
 use crate::routes::{App, HEALTH};
 
-pub(crate) async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn gate(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let mut response = match admit(&app, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(allowed) => {
+            request.extensions_mut().insert(allowed);
+            next.run(request).await
+        }
         Err(refusal) => refusal.into_response(),
     };
     let headers = response.headers_mut();
@@ -27,7 +36,7 @@ pub(crate) async fn gate(State(app): State<Arc<App>>, request: Request, next: Ne
     response
 }
 
-fn admit(app: &App, request: &Request) -> Result<(), Refusal> {
+fn admit(app: &App, request: &Request) -> Result<Allowed, Refusal> {
     let headers = request.headers();
     let host = single(headers, header::HOST.as_str());
     let authority = request
@@ -51,39 +60,67 @@ fn admit(app: &App, request: &Request) -> Result<(), Refusal> {
     if foreign_origin || foreign_site {
         return Err(origin_refused("the request comes from another web page"));
     }
-    if request.uri().path() != HEALTH {
+    let allowed = if request.uri().path() == HEALTH {
+        Allowed(Scope::Read)
+    } else {
         let shown = single(headers, header::AUTHORIZATION.as_str())
             .and_then(|value| value.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim());
-        if !shown.is_some_and(|shown| app.token.is(shown.as_bytes())) {
-            return Err(Refusal::new(
-                StatusCode::UNAUTHORIZED,
-                Problem::new(ErrorCode::Unauthorized, "the token is missing or wrong")
-                    .with_hint("send the text of the token file as `Authorization: Bearer …`"),
+        shown
+            .and_then(|shown| app.allows(shown.as_bytes()))
+            .ok_or_else(|| {
+                Refusal::of(
+                    Problem::new(ErrorCode::Unauthorized, "the token is missing or wrong")
+                        .with_hint("send the text of the token file as `Authorization: Bearer …`"),
+                )
+            })?
+    };
+    verb(request)?;
+    Ok(allowed)
+}
+
+/// Lets reading pass, and calls of operations that are said to be JSON: what a page can send
+/// without being asked first (a form, plain text) is never one.
+fn verb(request: &Request) -> Result<(), Refusal> {
+    let method = request.method();
+    if request.uri().path().starts_with(calls::PREFIX) {
+        if method != Method::POST {
+            return Err(Refusal::method(
+                method,
+                "POST",
+                "an operation is called with POST",
             ));
         }
+        let is_json =
+            single(request.headers(), header::CONTENT_TYPE.as_str()).is_some_and(|kind| {
+                let kind = kind.split(';').next().unwrap_or_default();
+                kind.trim().eq_ignore_ascii_case("application/json")
+            });
+        if !is_json {
+            return Err(Refusal::of(
+                Problem::new(
+                    ErrorCode::UnsupportedMediaType,
+                    "the body of a call is a JSON object, and has to say so",
+                )
+                .with_field("Content-Type")
+                .with_hint("send `Content-Type: application/json`"),
+            ));
+        }
+        return Ok(());
     }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        return Err(Refusal::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            Problem::new(
-                ErrorCode::MethodNotAllowed,
-                format!(
-                    "{} is not allowed: this is for reading only",
-                    request.method()
-                ),
-            ),
+    if method != Method::GET && method != Method::HEAD {
+        return Err(Refusal::method(
+            method,
+            "GET, HEAD",
+            "this is for reading only",
         ));
     }
     Ok(())
 }
 
 fn origin_refused(message: &str) -> Refusal {
-    Refusal::new(
-        StatusCode::FORBIDDEN,
-        Problem::new(ErrorCode::OriginRefused, message),
-    )
+    Refusal::of(Problem::new(ErrorCode::OriginRefused, message))
 }
 
 /// Gives a header that must not be there twice.

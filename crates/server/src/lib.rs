@@ -27,10 +27,12 @@
 //! # }
 //! ```
 
+mod calls;
 mod connection;
 mod error;
 mod gate;
 mod openapi;
+mod operations;
 mod problem;
 mod projection;
 mod routes;
@@ -40,5 +42,8 @@ mod token;
 
 pub use error::ServerError;
 pub use openapi::document as openapi_document;
+pub use operations::{
+    Annotations, Operation, OperationContext, OperationHost, OperationTable, Scope,
+};
 pub use routes::{EventsPage, MessagesPage, View};
 pub use server::{Server, ServerOptions, StopHandle};

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
+use crate::calls;
+use crate::operations::{Operation, OperationTable};
 use crate::problem::ProblemBody;
 use crate::routes::{
     EventsView, EvidenceView, MessagesView, SummaryView, TopologyView, VerifierView,
@@ -80,6 +82,12 @@ pub fn document() -> Value {
             operation(row.view, row.summary, row.paged, content, &problem),
         );
     }
+    for operation in &OperationTable::new() {
+        paths.insert(
+            format!("{}{}", calls::PREFIX, operation.name()),
+            call(operation, &mut generator, &problem),
+        );
+    }
     let stream = operation(
         "stream",
         "The events as they come (SSE): id <epoch>:<pos>, resumed with Last-Event-ID; frames reset, gap, lagged and watermark beside the events",
@@ -96,7 +104,7 @@ pub fn document() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Cofferdam",
-            "summary": "What agents do on this machine, for reading only",
+            "summary": "What agents do on this machine, and the operations by which they do it",
             "version": env!("CARGO_PKG_VERSION"),
             "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
         },
@@ -107,6 +115,36 @@ pub fn document() -> Value {
             "schemas": generator.take_definitions(false),
         },
     })
+}
+
+/// Tells of an operation of the table.
+fn call(operation: &Operation, generator: &mut SchemaGenerator, problem: &Value) -> Value {
+    let (request, result) = operation.subschemas(generator);
+    let problem = |description: &str| {
+        json!({
+            "description": description,
+            "content": {"application/problem+json": {"schema": problem}},
+        })
+    };
+    json!({"post": {
+        "operationId": operation.name(),
+        "summary": operation.summary(),
+        "description": operation.description(),
+        "x-scope": operation.scope().as_str(),
+        "requestBody": {"required": true, "content": {"application/json": {"schema": request}}},
+        "responses": {
+            "200": {"description": "The result", "content": {"application/json": {"schema": result}}},
+            "400": problem("The request is wrong; `field` names where"),
+            "401": problem("The token is missing or wrong"),
+            "403": problem("The Host, Origin, scope, workspace or policy does not allow it"),
+            "404": problem("There is no such thing"),
+            "409": problem("It cannot be done in the state in which it is"),
+            "413": problem("The request is too large"),
+            "415": problem("The body is not said to be JSON"),
+            "500": problem("Cofferdam itself failed"),
+            "503": problem("Not now, or not on this host"),
+        },
+    }})
 }
 
 fn operation(view: &str, summary: &str, paged: bool, content: Value, problem: &Value) -> Value {
@@ -189,6 +227,10 @@ mod tests {
             let pointer = reference.strip_prefix('#').expect("a reference within");
             assert!(document.pointer(pointer).is_some(), "{reference}");
         }
-        assert_eq!(document["paths"].as_object().map(Map::len), Some(8));
+        let operations = OperationTable::new().iter().count();
+        assert_eq!(
+            document["paths"].as_object().map(Map::len),
+            Some(8 + operations)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Failures over HTTP: `application/problem+json` (RFC 9457) with code, field and hint.
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_journal::JournalError;
@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Refusal {
     status: StatusCode,
     problem: Problem,
+    /// Which verbs are allowed, where one was not.
+    allow: Option<&'static str>,
 }
 
 /// A failure as it is sent.
@@ -41,11 +43,73 @@ pub(crate) struct ProblemBody {
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, problem: Problem) -> Self {
-        Self { status, problem }
+        Self {
+            status,
+            problem,
+            allow: None,
+        }
+    }
+
+    /// Tells of a verb that is not allowed here.
+    pub(crate) fn method(method: &Method, allow: &'static str, why: &str) -> Self {
+        let message = format!("{method} is not allowed: {why}");
+        Self {
+            allow: Some(allow),
+            ..Self::of(Problem::new(ErrorCode::MethodNotAllowed, message))
+        }
+    }
+
+    /// Tells of an operation that failed.
+    pub(crate) fn of(problem: Problem) -> Self {
+        Self::new(status_of(problem.code), problem)
     }
 
     pub(crate) fn absent(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, Problem::new(code, message))
+    }
+}
+
+/// Tells whether a code says that the request itself is wrong, whoever sends it to whomever.
+pub(crate) const fn is_wrong_request(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::InvalidRequest
+            | ErrorCode::InvalidTimeout
+            | ErrorCode::InvalidCursor
+            | ErrorCode::InvalidTime
+            | ErrorCode::CwdOutside
+            | ErrorCode::CwdMissing
+            | ErrorCode::PolicyWidening
+            | ErrorCode::UnsupportedField
+    )
+}
+
+/// Gives the HTTP status of an operation's failure.
+pub(crate) const fn status_of(code: ErrorCode) -> StatusCode {
+    match code {
+        code if is_wrong_request(code) => StatusCode::BAD_REQUEST,
+        ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
+        ErrorCode::Denied
+        | ErrorCode::ApprovalUnavailable
+        | ErrorCode::OriginRefused
+        | ErrorCode::ScopeMissing
+        | ErrorCode::WorkspaceMismatch
+        | ErrorCode::WorkspaceRefused => StatusCode::FORBIDDEN,
+        ErrorCode::NotFound
+        | ErrorCode::NoSuchResource
+        | ErrorCode::OperationUnknown
+        | ErrorCode::TaskUnknown
+        | ErrorCode::WorkspaceMissing => StatusCode::NOT_FOUND,
+        ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ErrorCode::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        ErrorCode::TaskState | ErrorCode::Cancelled | ErrorCode::MergeConflict => {
+            StatusCode::CONFLICT
+        }
+        ErrorCode::JournalLocked | ErrorCode::ProviderUnavailable => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -90,7 +154,8 @@ impl IntoResponse for Refusal {
         );
         match self.status {
             StatusCode::METHOD_NOT_ALLOWED => {
-                headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+                let allow = self.allow.unwrap_or("GET, HEAD");
+                headers.insert(header::ALLOW, HeaderValue::from_static(allow));
             }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

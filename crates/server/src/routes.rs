@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Event, EventFilter, event_type};
 use cofferdam_core::id::{TaskId, ThreadId};
@@ -18,8 +18,10 @@ use cofferdam_visibility::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::calls::{self, Allowed, Calls};
 use crate::gate::gate;
 use crate::openapi;
+use crate::operations::Scope;
 use crate::problem::Refusal;
 use crate::projection::Projection;
 use crate::stream::{self, Streams};
@@ -33,9 +35,23 @@ pub(crate) const HEALTH: &str = "/healthz";
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
     pub(crate) token: Token,
+    /// The token of whoever may only look.
+    pub(crate) read_token: Option<Token>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) projection: Projection,
     pub(crate) streams: Streams,
+    pub(crate) calls: Calls,
+}
+
+impl App {
+    /// Tells what a token allows; nothing when it is none of ours.
+    pub(crate) fn allows(&self, shown: &[u8]) -> Option<Allowed> {
+        if self.token.is(shown) {
+            return Some(Allowed(Scope::Execute));
+        }
+        let may_read = self.read_token.as_ref().is_some_and(|own| own.is(shown));
+        may_read.then_some(Allowed(Scope::Read))
+    }
 }
 
 /// A view, and what it was made from.
@@ -81,6 +97,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&at("verifier"), get(verifier))
         .route(&at("runtime-summary"), get(runtime_summary))
         .route(&at("stream"), get(events_stream))
+        .route(
+            &format!("{}{{operation}}", calls::PREFIX),
+            post(calls::call),
+        )
         .fallback(nothing_here)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), gate))
         .with_state(app)

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_core::ambient::Ambient;
+use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_journal::{DataDir, Journal};
 use tokio::sync::watch;
 
+use crate::calls::Calls;
 use crate::connection::GuardedListener;
 use crate::error::ServerError;
+use crate::operations::OperationHost;
 use crate::projection::Projection;
 use crate::routes::{App, router};
 use crate::stream::Streams;
@@ -18,6 +21,9 @@ use crate::token::Token;
 
 /// How long requests may take to end after the stop; then they are cut.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// Threads for what blocks: each call of an operation holds one until it is done.
+const BLOCKING_THREADS: usize = 512;
 
 /// What a server needs.
 #[derive(Debug)]
@@ -27,6 +33,10 @@ pub struct ServerOptions {
     /// The owner's own token; without one the data directory's is taken, and made where it is not.
     /// An address that is not loopback is only listened on with one.
     pub token_file: Option<PathBuf>,
+    /// A token of whoever may only look: the views, and the operations that change nothing.
+    pub read_token_file: Option<PathBuf>,
+    /// With what operations are carried out; or the problem that every call of one is answered.
+    pub operations: Result<Arc<OperationHost>, Problem>,
     /// The data directory: one server each.
     pub data: DataDir,
     /// What is shown.
@@ -42,7 +52,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Takes the usual times: a heartbeat each 15 s, 10 s for a slow reader, 20 s for one that
+    /// Takes no operations and the usual times: a heartbeat each 15 s, 10 s for a slow reader, 20 s for one that
     /// does not read at all.
     pub fn new(
         listen: SocketAddr,
@@ -53,6 +63,11 @@ impl ServerOptions {
         Self {
             listen,
             token_file: None,
+            read_token_file: None,
+            operations: Err(Problem::new(
+                ErrorCode::OperationUnknown,
+                "this server offers no operations",
+            )),
             data,
             journal,
             ambient,
@@ -102,6 +117,11 @@ impl Server {
             Some(path) => (Token::read(path)?, path.clone()),
             None => Token::of_data_directory(&options.data, options.ambient.as_ref())?,
         };
+        let read_token = options
+            .read_token_file
+            .as_deref()
+            .map(Token::read)
+            .transpose()?;
         let failed = |step, source| ServerError::Io {
             step,
             subject: options.listen.to_string(),
@@ -119,6 +139,8 @@ impl Server {
         let app = Arc::new(App {
             address,
             token,
+            read_token,
+            calls: Calls::new(options.operations),
             projection: Projection::new(Arc::clone(&options.journal)),
             journal: options.journal,
             streams: Streams::new(stopped, options.heartbeat, options.stall),
@@ -152,7 +174,7 @@ impl Server {
     pub fn run_blocking(self) -> Result<(), ServerError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(64)
+            .max_blocking_threads(BLOCKING_THREADS)
             .thread_name("cofferdam-serve")
             .enable_all()
             .build()

@@ -1,0 +1,82 @@
+//! The operation table: each operation is told once, here. Its HTTP route, its MCP tool, its form
+//! on the command line, its part of the OpenAPI document and its page of the reference come from
+//! its entry.
+//!
+//! To add an operation: its request and result in `core`, what carries it out in `exec` and
+//! `runtime`, and an entry in the file of its area below.
+
+mod context;
+mod entry;
+mod run;
+
+pub use context::{OperationContext, OperationHost};
+pub use entry::{Annotations, Operation, Scope};
+
+/// Every operation, in the order in which they are shown.
+#[derive(Debug)]
+pub struct OperationTable(Vec<Operation>);
+
+impl OperationTable {
+    /// Puts the table together.
+    pub fn new() -> Self {
+        let areas = [run::operations()];
+        Self(areas.into_iter().flatten().collect())
+    }
+
+    /// Lends every operation.
+    pub fn iter(&self) -> std::slice::Iter<'_, Operation> {
+        self.0.iter()
+    }
+
+    /// Finds an operation by its name.
+    pub fn find(&self, name: &str) -> Option<&Operation> {
+        self.0.iter().find(|one| one.name() == name)
+    }
+}
+
+impl Default for OperationTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> IntoIterator for &'a OperationTable {
+    type Item = &'a Operation;
+    type IntoIter = std::slice::Iter<'a, Operation>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_entry_is_complete_and_stands_once() {
+        let table = OperationTable::new();
+        let mut names = BTreeSet::new();
+        for operation in &table {
+            let name = operation.name();
+            assert!(names.insert(name), "{name} stands twice");
+            let snake = |sign: char| sign.is_ascii_lowercase() || sign == '_';
+            assert!(name.chars().all(snake), "{name}");
+            assert!(!operation.summary().ends_with('.'), "{name}");
+            assert!(operation.description().ends_with('.'), "{name}");
+            for schema in [operation.request_schema(), operation.result_schema()] {
+                assert_eq!(schema["type"], "object", "{name}: {schema}");
+            }
+            let request = operation.request_schema();
+            assert_eq!(request["additionalProperties"], false, "{name}");
+            let described = request["properties"].as_object().is_none_or(|properties| {
+                properties
+                    .values()
+                    .all(|property| property.get("description").is_some())
+            });
+            assert!(described, "{name}: {request}");
+        }
+    }
+}
