@@ -47,6 +47,8 @@ codes! {
     ProviderUnavailable = "provider_unavailable";
     /// Unprivileged namespaces come without capabilities on this host (AppArmor).
     UsernsNoCaps = "userns_no_caps";
+    /// A system-call filter around this program forbids new namespaces, as in a container.
+    NamespacesFiltered = "namespaces_filtered";
     /// The limit of user namespaces is reached.
     UsernsExhausted = "userns_exhausted";
     /// A fresh `/proc` is refused, as in a container.

@@ -61,7 +61,9 @@ pub use message::{
     take_inherited_channel,
 };
 pub use mounts::{SetupMount, apply_mounts};
-pub use probe::{BwrapProblem, bwrap_version, find_program, probe_bwrap, probe_memory_exec};
+pub use probe::{
+    BwrapProblem, Caller, bwrap_version, find_program, probe_bwrap, probe_memory_exec,
+};
 pub use seccomp::{
     Action, Condition, Filter, Program as SeccompProgram, Rule, SeccompOptions, Test, UnixSockets,
 };

@@ -26,6 +26,13 @@ pub enum BwrapProblem {
         /// What bubblewrap said.
         stderr: String,
     },
+    /// This process runs under a system-call filter that refuses new namespaces, as in a container
+    /// with the usual defaults.
+    #[error("the container that this runs in forbids new namespaces: {stderr}")]
+    NamespacesFiltered {
+        /// What bubblewrap said.
+        stderr: String,
+    },
     /// A fresh `/proc` is refused, as in a container that covers parts of its own.
     #[error("a fresh /proc cannot be mounted: {stderr}")]
     ProcMountRefused {
@@ -58,6 +65,7 @@ impl BwrapProblem {
         match self {
             Self::Missing => "bwrap_missing",
             Self::UsernsNoCaps { .. } => "userns_no_caps",
+            Self::NamespacesFiltered { .. } => "namespaces_filtered",
             Self::ProcMountRefused { .. } => "proc_mount_refused",
             Self::RootWithoutSetfcap { .. } => "root_without_setfcap",
             Self::UsernsExhausted { .. } => "userns_exhausted",
@@ -73,6 +81,10 @@ impl BwrapProblem {
                 "install an AppArmor profile that lets bwrap use user namespaces, or set \
                  kernel.apparmor_restrict_unprivileged_userns=0 (or kernel.unprivileged_userns_clone=1)",
             ),
+            Self::NamespacesFiltered { .. } => Some(
+                "start the outer container with --security-opt seccomp=unconfined (and \
+                 --security-opt apparmor=unconfined where there is AppArmor)",
+            ),
             Self::ProcMountRefused { .. } => Some(
                 "run the outer container with --security-opt systempaths=unconfined, or as an \
                  ordinary user in it",
@@ -87,16 +99,18 @@ impl BwrapProblem {
         }
     }
 
-    /// Reads what bubblewrap said.
-    pub fn from_output(stderr: &str, root: bool) -> Self {
+    /// Reads what bubblewrap said to this caller.
+    pub fn from_output(stderr: &str, caller: Caller) -> Self {
         let stderr = stderr.trim().to_owned();
         let says = |text: &str| stderr.contains(text);
         if says("No space left on device") || says("exceeded (ENOSPC)") {
             Self::UsernsExhausted { stderr }
         } else if says("mount proc") {
             Self::ProcMountRefused { stderr }
-        } else if says("uid map") && root {
+        } else if says("uid map") && caller.is_root && !caller.may_set_capabilities {
             Self::RootWithoutSetfcap { stderr }
+        } else if says("new namespace") && caller.is_filtered {
+            Self::NamespacesFiltered { stderr }
         } else if says("RTM_NEWADDR")
             || says("uid map")
             || says("ermission")
@@ -109,6 +123,41 @@ impl BwrapProblem {
         }
     }
 }
+
+/// What matters of the one who starts bubblewrap for reading what it says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// It is started as root.
+    pub is_root: bool,
+    /// It has CAP_SETFCAP, without which root may not map its own id.
+    pub may_set_capabilities: bool,
+    /// It inherits a seccomp filter: whoever started us had one put on.
+    pub is_filtered: bool,
+}
+
+impl Caller {
+    /// Looks at this process; `is_root` is said by whoever knows as whom bubblewrap is started.
+    pub fn of_this_process(is_root: bool) -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self::from_status(&status, is_root)
+    }
+
+    fn from_status(status: &str, is_root: bool) -> Self {
+        let value = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.trim())
+        };
+        let capabilities = value("CapEff:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        Self {
+            is_root,
+            may_set_capabilities: capabilities.is_some_and(|mask| mask >> CAP_SETFCAP & 1 == 1),
+            is_filtered: value("Seccomp:") == Some("2"),
+        }
+    }
+}
+
+/// The number of the capability, see capabilities(7).
+const CAP_SETFCAP: u32 = 31;
 
 /// Finds a program in a search path, never below one of the `distrusted` directories and never by a
 /// relative piece. Gives its real, absolute path.
@@ -162,7 +211,10 @@ pub fn probe_bwrap(program: &Path, identity: Option<&Identity>) -> Result<(), Bw
         Ok((ExitStatus::Code(0), _)) => Ok(()),
         // The walls stood; only the program was not where we looked for it.
         Ok((_, output)) if output.contains("execvp") => Ok(()),
-        Ok((_, output)) => Err(BwrapProblem::from_output(&output, root)),
+        Ok((_, output)) => Err(BwrapProblem::from_output(
+            &output,
+            Caller::of_this_process(root),
+        )),
         Err(error) if error.errno == libc::ENOENT => Err(BwrapProblem::Missing),
         Err(error) => Err(BwrapProblem::Failed {
             stderr: error.to_string(),
@@ -227,40 +279,81 @@ mod tests {
 
     #[test]
     fn what_bubblewrap_says_has_a_reason() {
-        let reason = |text, root| BwrapProblem::from_output(text, root).code();
+        let bare = Caller::default();
+        let root = Caller {
+            is_root: true,
+            ..bare
+        };
+        let full_root = Caller {
+            may_set_capabilities: true,
+            ..root
+        };
+        let contained = Caller {
+            is_filtered: true,
+            ..bare
+        };
+        let reason = |text, caller| BwrapProblem::from_output(text, caller).code();
         assert_eq!(
             reason(
                 "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted\n",
-                false
+                bare
             ),
             "userns_no_caps"
         );
         assert_eq!(
-            reason("bwrap: setting up uid map: Permission denied", false),
+            reason("bwrap: setting up uid map: Permission denied", bare),
             "userns_no_caps"
         );
         assert_eq!(
-            reason("bwrap: setting up uid map: Operation not permitted", true),
+            reason("bwrap: setting up uid map: Operation not permitted", root),
             "root_without_setfcap"
         );
         assert_eq!(
             reason(
                 "bwrap: Can't mount proc on /newroot/proc: Operation not permitted",
-                false
+                bare
             ),
             "proc_mount_refused"
         );
+        // Bubblewrap can say the same for another reason where root lacks nothing.
+        assert_eq!(
+            reason(
+                "bwrap: setting up uid map: Operation not permitted",
+                full_root
+            ),
+            "userns_no_caps"
+        );
+        let forbidden = "bwrap: No permissions to create new namespace, likely because the kernel \
+                         does not allow non-privileged user namespaces.";
+        assert_eq!(reason(forbidden, contained), "namespaces_filtered");
+        assert_eq!(reason(forbidden, bare), "userns_no_caps");
         assert_eq!(
             reason(
                 "bwrap: Creating new namespace failed: nesting depth or \
                  /proc/sys/user/max_*_namespaces exceeded (ENOSPC)",
-                false
+                bare
             ),
             "userns_exhausted"
         );
         assert_eq!(
-            reason("bwrap: Unknown option --as-pid-1", false),
+            reason("bwrap: Unknown option --as-pid-1", bare),
             "bwrap_failed"
         );
+    }
+
+    #[test]
+    fn the_caller_is_read_from_its_status() {
+        let status = "Name:\tx\nCapEff:\t00000000a80425fb\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        let caller = Caller::from_status(status, true);
+        assert_eq!(
+            caller,
+            Caller {
+                is_root: true,
+                may_set_capabilities: true,
+                is_filtered: true
+            }
+        );
+        let poor = "CapEff:\t00000000280425fb\nSeccomp:\t0\n";
+        assert_eq!(Caller::from_status(poor, false), Caller::default());
     }
 }

@@ -33,6 +33,7 @@ pub use data_dir::data_dir;
 pub use policy_files::{
     MANAGED_POLICY, PROJECT_POLICY, PolicyFile, policy_files, read_layer, read_policy_layers,
 };
+pub(crate) use probes::problem_of;
 pub use surroundings::Surroundings;
 pub use workspace::{Workspace, resolve_workspace};
 

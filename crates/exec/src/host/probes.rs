@@ -90,10 +90,12 @@ fn landlock_problem(abi: u32) -> Option<Problem> {
     })
 }
 
-fn problem_of(problem: &BwrapProblem) -> Problem {
+/// Tells a refusal of bubblewrap with its code and remedy.
+pub(crate) fn problem_of(problem: &BwrapProblem) -> Problem {
     let code = match problem {
         BwrapProblem::Missing => ErrorCode::BwrapMissing,
         BwrapProblem::UsernsNoCaps { .. } => ErrorCode::UsernsNoCaps,
+        BwrapProblem::NamespacesFiltered { .. } => ErrorCode::NamespacesFiltered,
         BwrapProblem::ProcMountRefused { .. } => ErrorCode::ProcMountRefused,
         BwrapProblem::RootWithoutSetfcap { .. } => ErrorCode::RootWithoutSetfcap,
         BwrapProblem::UsernsExhausted { .. } => ErrorCode::UsernsExhausted,

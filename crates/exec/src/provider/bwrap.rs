@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::spec::EnclosureSpec;
 use cofferdam_keeper::{ClientError, KeeperClient};
-use cofferdam_sandbox::{BwrapProblem, BwrapStart, bwrap_arguments, message_pair, start_bwrap};
+use cofferdam_sandbox::{
+    BwrapProblem, BwrapStart, Caller, bwrap_arguments, message_pair, start_bwrap,
+};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -16,6 +18,7 @@ use super::host::{identity, setup, start_problem};
 use super::keeper::{KeeperBackend, Process};
 use super::scratch::CacheLayers;
 use crate::backend::Backend;
+use crate::host::problem_of;
 use crate::plane::Plane;
 
 /// How long the walls may take to stand; a loaded machine is slow, a hung one must not hang us.
@@ -29,7 +32,7 @@ pub(super) fn enclose(
     occupancy: Occupancy,
 ) -> Result<Box<dyn Backend>, Problem> {
     let Some(program) = spec.program.clone() else {
-        return Err(problem(&BwrapProblem::Missing));
+        return Err(problem_of(&BwrapProblem::Missing));
     };
     let layers = CacheLayers::take(&spec.caches, &spec.identity)?;
     let spec = &EnclosureSpec {
@@ -124,7 +127,13 @@ impl Complaint {
         if said.trim().is_empty() {
             said = format!("the keeper inside did not answer: {otherwise}");
         }
-        problem(&BwrapProblem::from_output(&said, self.as_root))
+        let caller = Caller::of_this_process(self.as_root);
+        let problem = problem_of(&BwrapProblem::from_output(&said, caller));
+        if problem.hint.is_some() {
+            problem
+        } else {
+            problem.with_hint("cofferdam doctor tells what this host can do")
+        }
     }
 }
 
@@ -155,22 +164,5 @@ fn readable(client: &KeeperClient, limit: Duration) -> bool {
             Err(_) if left.is_zero() => return false,
             Err(_) => {}
         }
-    }
-}
-
-/// Tells a refusal of bubblewrap with its code and remedy.
-fn problem(refusal: &BwrapProblem) -> Problem {
-    let code = match refusal {
-        BwrapProblem::Missing => ErrorCode::BwrapMissing,
-        BwrapProblem::UsernsNoCaps { .. } => ErrorCode::UsernsNoCaps,
-        BwrapProblem::ProcMountRefused { .. } => ErrorCode::ProcMountRefused,
-        BwrapProblem::RootWithoutSetfcap { .. } => ErrorCode::RootWithoutSetfcap,
-        BwrapProblem::UsernsExhausted { .. } => ErrorCode::UsernsExhausted,
-        BwrapProblem::Failed { .. } => ErrorCode::BwrapFailed,
-    };
-    let problem = Problem::new(code, refusal.to_string());
-    match refusal.remedy() {
-        Some(remedy) => problem.with_hint(remedy),
-        None => problem.with_hint("cofferdam doctor tells what this host can do"),
     }
 }
