@@ -82,8 +82,8 @@ impl BwrapProblem {
                  kernel.apparmor_restrict_unprivileged_userns=0 (or kernel.unprivileged_userns_clone=1)",
             ),
             Self::NamespacesFiltered { .. } => Some(
-                "start the outer container with --security-opt seccomp=unconfined (and \
-                 --security-opt apparmor=unconfined where there is AppArmor)",
+                "start the outer container with --security-opt seccomp=unconfined and --security-opt \
+                 systempaths=unconfined (where there is AppArmor, also apparmor=unconfined)",
             ),
             Self::ProcMountRefused { .. } => Some(
                 "run the outer container with --security-opt systempaths=unconfined, or as an \
