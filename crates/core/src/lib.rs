@@ -22,6 +22,7 @@ pub mod error;
 pub mod event;
 pub mod exit;
 pub mod facts;
+pub mod file;
 pub mod hosts;
 pub mod id;
 pub mod limits;

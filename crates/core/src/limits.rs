@@ -24,3 +24,5 @@ pub const PAGE_EVENTS_CAP: usize = 1_000;
 pub const DENIALS_UNTIL_WILL_NOT_CHANGE: usize = 3;
 /// Most bytes of one argument or variable, as the kernel has it (`MAX_ARG_STRLEN`).
 pub const ARGUMENT_BYTES: usize = 128 * 1024;
+/// Most groups of one edit.
+pub const EDIT_GROUPS: usize = 100;
