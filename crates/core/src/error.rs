@@ -115,6 +115,16 @@ codes! {
     TaskUnknown = "task_unknown";
     /// The task cannot do this in the state in which it is.
     TaskState = "task_state";
+    /// There is no such command.
+    CommandUnknown = "command_unknown";
+    /// The command cannot do this in the state in which it is.
+    CommandState = "command_state";
+    /// As many commands as there may be run already.
+    TooManyCommands = "too_many_commands";
+    /// The offset lies beyond the output that there is.
+    OffsetOutOfWindow = "offset_out_of_window";
+    /// The output was kept for its time and is gone.
+    OutputExpired = "output_expired";
     /// The data directory belongs to somebody else, or is open to others.
     DataDirRefused = "data_dir_refused";
     /// No room is left in the data directory.

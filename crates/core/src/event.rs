@@ -80,10 +80,22 @@ event_types! {
     EXEC_STARTED = "exec.started";
     /// A command ended. data: its outcome.
     EXEC_ENDED = "exec.ended";
-    /// Intent without outcome of a dead plane, settled at a later start. data: `{command_id, status, undone}`.
+    /// Intent without outcome of a dead plane, settled at a later start. data: `{command_id, status, undone, stdout_full, stderr_full, order}`.
     EXEC_SETTLED = "exec.settled";
-    /// Output of a command. data: `{command_id, stream, offset, text|digest, bytes}`.
+    /// Output of a command came, told now and then. data: `{command_id, stdout, stderr}`, the bytes so far.
     EXEC_OUTPUT = "exec.output";
+    /// In which order both streams of a command arrived. data: `{command_id, digest, bytes}`.
+    EXEC_ORDER = "exec.order";
+    /// A command goes on after the call that started it. data: `{command_id, lease, command, front_door, timeout_ms}`.
+    EXEC_BACKGROUND = "exec.background";
+    /// The end of a background command was told or claimed. data: `{command_id, how}`.
+    EXEC_ACKNOWLEDGED = "exec.acknowledged";
+    /// Somebody wants a command to end. data: `{command_id, force, of}`, whose command it is.
+    EXEC_CANCEL_REQUESTED = "exec.cancel_requested";
+    /// A plane listens for requests to end its commands. data: `{lease}`.
+    EXEC_ATTENDED = "exec.attended";
+    /// The output of a background command was removed after its time. data: `{command_id, removed}`.
+    EXEC_EXPIRED = "exec.expired";
     /// Files changed. data: `{command_id|task, added[], modified[], deleted[], renamed[]}`.
     FILE_CHANGED = "file.changed";
     /// Something at a protected name was put back. data: `{path, rule, what}`.

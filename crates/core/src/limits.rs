@@ -26,3 +26,25 @@ pub const DENIALS_UNTIL_WILL_NOT_CHANGE: usize = 3;
 pub const ARGUMENT_BYTES: usize = 128 * 1024;
 /// Most groups of one edit.
 pub const EDIT_GROUPS: usize = 100;
+/// Bytes of one stream that are kept on disk while no lower limit is set; what comes after is counted.
+pub const OUTPUT_KEPT_BYTES: u64 = 1024 * 1024 * 1024;
+/// Bytes that the order of arrival of one command may take on disk.
+pub const OUTPUT_ORDER_BYTES: u64 = 16 * 1024 * 1024;
+/// Time for which bytes are held back that may be the beginning of a secret, in milliseconds.
+pub const OUTPUT_HELD_MILLISECONDS: u64 = 50;
+/// Bytes on one page of output when a request names no number.
+pub const OUTPUT_PAGE_BYTES: u64 = 64 * 1024;
+/// Most bytes on one page of output.
+pub const OUTPUT_PAGE_BYTES_CAP: u64 = 1024 * 1024;
+/// Longest wait for more output, in seconds.
+pub const OUTPUT_WAIT_SECONDS: u64 = 30;
+/// Time for which the output of a background command is kept after its end, in seconds: a week.
+pub const OUTPUT_KEPT_SECONDS: u64 = 7 * 24 * 3600;
+/// Wait for an early end of a background command, in seconds; also the longest.
+pub const FIRST_WAIT_SECONDS: u64 = 5;
+/// Wait for the end of a background command when a request names none, in seconds.
+pub const COMMAND_WAIT_SECONDS: u64 = 60;
+/// Longest wait for the end of a background command, in seconds.
+pub const COMMAND_WAIT_CAP_SECONDS: u64 = COMMAND_TIMEOUT_CAP_SECONDS + 5;
+/// Background commands of one runtime that run at once.
+pub const BACKGROUND_COMMANDS: usize = 256;

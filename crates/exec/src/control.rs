@@ -2,9 +2,12 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use cofferdam_core::id::CommandId;
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::background::Shelf;
 
 /// Rows and columns of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub struct TerminalSize {
 pub(crate) enum Request {
     /// End it, whatever it is doing.
     Cancel,
+    /// Ask it to end, and end it when it has not after a while.
+    End,
     /// Send the whole of it a signal, by number.
     Signal(i32),
     /// Its terminal has another size.
@@ -30,10 +35,22 @@ pub(crate) enum Request {
 #[derive(Debug, Clone)]
 pub struct Control(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     wake: Option<OwnedFd>,
     state: Mutex<State>,
+    command: OnceLock<CommandId>,
+    shelf: OnceLock<Shelf>,
+    intended: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Shared")
+            .field("command", &self.command.get())
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,12 +69,59 @@ impl Control {
         Self(Arc::new(Shared {
             wake,
             state: Mutex::default(),
+            command: OnceLock::new(),
+            shelf: OnceLock::new(),
+            intended: OnceLock::new(),
         }))
+    }
+
+    /// Makes a handle of a command that will have this id.
+    pub fn of(command: CommandId) -> Self {
+        let control = Self::new();
+        let _ = control.0.command.set(command);
+        control
+    }
+
+    /// Tells the id of its command, once that has one.
+    pub fn command_id(&self) -> Option<&CommandId> {
+        self.0.command.get()
+    }
+
+    /// Gives the id that the command will have, where there is one already.
+    pub(crate) fn name(&self, make: impl FnOnce() -> CommandId) -> CommandId {
+        self.0.command.get_or_init(make).clone()
+    }
+
+    /// Says who is called when the journal has the intent of the command, before it starts. Only the
+    /// first who asks is told.
+    pub fn when_intended(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.intended.set(Box::new(hook));
+    }
+
+    pub(crate) fn tell_intended(&self) {
+        if let Some(hook) = self.0.intended.get() {
+            hook();
+        }
+    }
+
+    /// Remembers where output stands while the command runs.
+    pub(crate) fn set_shelf(&self, shelf: Shelf) {
+        let _ = self.0.shelf.set(shelf);
+    }
+
+    pub(crate) fn shelf(&self) -> Option<&Shelf> {
+        self.0.shelf.get()
     }
 
     /// Ends the command; one that has not started never will.
     pub fn cancel(&self) {
         self.push(Request::Cancel);
+    }
+
+    /// Asks the command to end, by SIGTERM to all of it, and ends it when it has not after a while;
+    /// one that has not started never will. It counts as cancelled.
+    pub fn end(&self) {
+        self.push(Request::End);
     }
 
     /// Sends a signal, by number, to the command.
@@ -107,7 +171,7 @@ impl Control {
     fn push(&self, request: Request) {
         {
             let mut state = self.state();
-            state.cancelled |= request == Request::Cancel;
+            state.cancelled |= matches!(request, Request::Cancel | Request::End);
             state.interrupted |= matches!(request, Request::Signal(1..=3 | 15));
             state.requests.push_back(request);
         }

@@ -338,6 +338,7 @@ pub(crate) fn run_once(
         return run::never_ran(plane, isolation, prepared.refuse(problem));
     }
     let occupancy = prepared.occupancy();
+    let control = prepared.control();
     let command_id = prepared.command_id().clone();
     let standing = match planned.stand(plane, &subject, occupancy) {
         Ok(standing) => standing,
@@ -350,6 +351,7 @@ pub(crate) fn run_once(
     if let Err(problem) = plane.record_all(&subject, told, &outcome) {
         outcome.error.get_or_insert(problem);
     }
+    run::forget(&control);
     outcome
 }
 

@@ -8,6 +8,7 @@
 //! How the parts lie to each other is told in `ARCHITECTURE.md`.
 
 mod backend;
+mod background;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod control;
@@ -32,6 +33,7 @@ mod spawner;
 mod tool;
 pub mod workspace;
 
+pub use background::{OutputPiece, OutputPieces, OutputReader};
 pub use control::{Control, TerminalSize};
 pub use enclosure::{Enclosure, QuietOutput};
 pub use network::{AskHost, HostAnswer, HostQuestion, NetworkOptions};

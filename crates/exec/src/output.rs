@@ -1,15 +1,9 @@
-//! What a command writes: the tail in memory, the whole in a file when it is more than that.
-//!
-//! Memory stays bounded however much comes; a command is never slowed down by a full buffer, and
-//! every byte is counted, also those that a limit drops.
+//! What a command writes, as text: its end.
 
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::path::Path;
+use std::io;
 
 use cofferdam_core::limits;
 use cofferdam_core::outcome::StreamEncoding;
-use rustix::fs::{Mode, OFlags};
 
 /// One of the two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,88 +20,6 @@ pub trait OutputSink {
     fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// Bytes of one stream that the spill file takes before more is dropped: 256 MiB.
-const SPILL_BYTES: u64 = 256 * 1024 * 1024;
-
-/// Collects one stream.
-#[derive(Debug)]
-pub(crate) struct Collected {
-    tail: Vec<u8>,
-    total: u64,
-    spill: Option<File>,
-    spilled: u64,
-    cap: u64,
-}
-
-impl Collected {
-    pub(crate) const fn new(cap: Option<u64>) -> Self {
-        let cap = match cap {
-            Some(cap) if cap < SPILL_BYTES => cap,
-            _ => SPILL_BYTES,
-        };
-        Self {
-            tail: Vec::new(),
-            total: 0,
-            spill: None,
-            spilled: 0,
-            cap,
-        }
-    }
-
-    /// Takes bytes; `place` is the directory for a spill file, which never gets a name.
-    pub(crate) fn push(&mut self, bytes: &[u8], place: &Path) -> io::Result<()> {
-        let before = self.total;
-        self.total += bytes.len() as u64;
-        if self.spill.is_none() && self.total > limits::OUTPUT_RING_BYTES as u64 {
-            let mut file = open_spill(place)?;
-            // Nothing was trimmed yet: the tail is still everything.
-            file.write_all(&self.tail)?;
-            self.spilled = before;
-            self.spill = Some(file);
-        }
-        if let Some(file) = &mut self.spill {
-            let room = self.cap.saturating_sub(self.spilled) as usize;
-            let taken = bytes.len().min(room);
-            file.write_all(&bytes[..taken])?;
-            self.spilled += taken as u64;
-        }
-        keep_tail(&mut self.tail, bytes, limits::OUTPUT_RING_BYTES);
-        Ok(())
-    }
-
-    pub(crate) const fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// Counts bytes that are in neither memory nor file.
-    pub(crate) const fn dropped(&self) -> u64 {
-        if self.spill.is_some() {
-            self.total - self.spilled
-        } else {
-            0
-        }
-    }
-
-    pub(crate) fn tail(&self) -> &[u8] {
-        &self.tail
-    }
-
-    /// Tells whether memory holds less than the whole.
-    pub(crate) const fn is_spilled(&self) -> bool {
-        self.spill.is_some()
-    }
-
-    /// Gives the spill file, to be read from its beginning.
-    pub(crate) fn take_spill(&mut self) -> io::Result<Option<File>> {
-        use std::io::Seek as _;
-        let Some(mut file) = self.spill.take() else {
-            return Ok(None);
-        };
-        file.rewind()?;
-        Ok(Some(file))
-    }
-}
-
 /// Appends and forgets the front beyond `keep` bytes, moving memory only now and then.
 pub(crate) fn keep_tail(tail: &mut Vec<u8>, bytes: &[u8], keep: usize) {
     if bytes.len() >= keep {
@@ -119,25 +31,6 @@ pub(crate) fn keep_tail(tail: &mut Vec<u8>, bytes: &[u8], keep: usize) {
         tail.drain(..tail.len() + bytes.len() - keep);
     }
     tail.extend_from_slice(bytes);
-}
-
-fn open_spill(place: &Path) -> io::Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(place, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => Ok(File::from(file)),
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-            // A file system without nameless files: a name for a moment.
-            let path = place.join(format!("spill-{}", std::process::id()));
-            let file = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path)?;
-            std::fs::remove_file(&path)?;
-            Ok(file)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Text of the last [`limits::OUTPUT_CHARACTERS`] characters, how it was made, and whether it is
@@ -189,31 +82,6 @@ fn skip_continuation(bytes: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tail_is_bounded_and_every_byte_is_counted() {
-        let place = tempfile::tempdir().expect("a directory");
-        let mut collected = Collected::new(Some(1_000_000));
-        let chunk = vec![b'x'; 70_000];
-        for _ in 0..20 {
-            collected.push(&chunk, place.path()).expect("room");
-        }
-        assert_eq!(collected.total(), 1_400_000);
-        assert_eq!(collected.dropped(), 400_000);
-        assert!(collected.tail().len() <= 2 * limits::OUTPUT_RING_BYTES);
-        let mut file = collected
-            .take_spill()
-            .expect("a file")
-            .expect("more than the ring");
-        assert_eq!(
-            io::copy(&mut file, &mut io::sink()).expect("readable"),
-            1_000_000
-        );
-        assert_eq!(
-            std::fs::read_dir(place.path()).expect("readable").count(),
-            0
-        );
-    }
 
     #[test]
     fn fc_75_a_cut_never_splits_a_character() {

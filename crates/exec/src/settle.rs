@@ -15,6 +15,7 @@ use cofferdam_journal::{DataDir, Journal, JournalError, dead_leases, unsettled};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::background;
 use crate::plane::{new_event, quarantine};
 use crate::protect::{self, Change};
 use crate::provider::remove_tree;
@@ -41,11 +42,12 @@ pub(crate) fn dead_planes(
 ) -> Result<Vec<Settled>, Problem> {
     let told = |error: JournalError| error.to_problem();
     let mut all = Vec::new();
+    let mut any = false;
     for dead in dead_leases(data).map_err(told)? {
         let mut events = Vec::new();
         for intent in unsettled(journal, dead.record(), INTENT_RULES).map_err(told)? {
             let settled = match intent.kind.as_str() {
-                event_type::EXEC_INTENDED => command(data, ambient, &intent, &mut events),
+                event_type::EXEC_INTENDED => command(data, journal, ambient, &intent, &mut events),
                 event_type::ISOLATION_INTENDED => {
                     enclosure(data, ambient, &intent, &mut events);
                     None
@@ -61,12 +63,17 @@ pub(crate) fn dead_planes(
             journal.append(&events).map_err(told)?;
         }
         dead.bury().map_err(told)?;
+        any = true;
+    }
+    if any {
+        background::sweep(data.path());
     }
     Ok(all)
 }
 
 fn command(
     data: &DataDir,
+    journal: &dyn Journal,
     ambient: &dyn Ambient,
     intent: &Event,
     events: &mut Vec<NewEvent>,
@@ -82,12 +89,23 @@ fn command(
     for change in &changes {
         events.push(undone_event(ambient, intent, &command_id, change));
     }
+    let mut told = json!({
+        "command_id": command_id,
+        "status": Status::Interrupted,
+        "undone": undone,
+    });
+    if let (Some(told), Value::Object(kept)) = (
+        told.as_object_mut(),
+        background::adopt_abandoned(data.path(), journal, &command_id),
+    ) {
+        told.extend(kept);
+    }
     events.push(new_event(
         ambient,
         &intent.subject(),
         event_type::EXEC_SETTLED,
         Severity::Warning,
-        json!({"command_id": command_id, "status": Status::Interrupted, "undone": undone}),
+        told,
     ));
     let what = intent
         .data

@@ -58,6 +58,50 @@ impl ContentStore {
         Box::new(sink).finish().map(|_| ())
     }
 
+    /// Keeps a whole file: takes the file itself where it lies on the same file system, else its
+    /// bytes.
+    pub(crate) fn adopt(&self, file: &mut File) -> Result<ContentReference, JournalError> {
+        let failed = |source| JournalError::from_io("keep", &self.directory, source);
+        file.rewind().map_err(failed)?;
+        let mut sum = Sha256::new();
+        let mut bytes = 0;
+        let mut buffer = vec![0; 256 * 1024];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => {
+                    sum.update(&buffer[..read]);
+                    bytes += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let digest = hex(&sum.finalize());
+        let path = self.path(&digest);
+        let reference = ContentReference {
+            content: Digest(digest),
+            bytes,
+        };
+        if fs::metadata(&path).is_ok_and(|there| there.len() == bytes) {
+            return Ok(reference);
+        }
+        path.parent()
+            .map_or(Ok(()), platform::create_private_directory)
+            .map_err(failed)?;
+        match platform::give_name(file, None, &path) {
+            Ok(()) => Ok(reference),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(reference),
+            Err(_) => {
+                // Another file system, or one that cannot: a copy then.
+                file.rewind().map_err(failed)?;
+                let mut sink = self.sink()?;
+                io::copy(file, &mut sink).map_err(failed)?;
+                Box::new(sink).finish()
+            }
+        }
+    }
+
     pub(crate) fn read(
         &self,
         digest: &str,

@@ -254,6 +254,21 @@ pub trait Journal: Debug + Send + Sync {
         limit: usize,
     ) -> Result<Option<Vec<u8>>, JournalError>;
 
+    /// Removes a content, unless an event beyond a position names it; tells whether it was there and
+    /// is gone. Events that name it keep its digest: what has expired is no fault.
+    fn remove_content(&self, digest: &Digest, beyond: u64) -> Result<bool, JournalError>;
+
+    /// Keeps the whole of a file, which must not change afterwards: a store on the same file system
+    /// takes the file itself.
+    fn adopt_content(&self, file: &mut std::fs::File) -> Result<ContentReference, JournalError> {
+        use std::io::Seek as _;
+        let failed = |source| JournalError::from_io("keep", "content".as_ref(), source);
+        file.rewind().map_err(failed)?;
+        let mut sink = self.content_sink()?;
+        std::io::copy(file, &mut sink).map_err(failed)?;
+        sink.finish()
+    }
+
     /// Checks the whole log and every body that is there; a fault is a result, not an error.
     fn verify(&self) -> Result<Verification, JournalError>;
 

@@ -233,6 +233,18 @@ impl Journal for MemoryJournal {
         }))
     }
 
+    fn remove_content(&self, digest: &Digest, beyond: u64) -> Result<bool, JournalError> {
+        let log = self.log();
+        let mut named = Vec::new();
+        for line in log.lines.iter().filter(|line| line.event.pos > beyond) {
+            body::collect_digests(&line.event.data, &mut named);
+        }
+        if named.iter().any(|one| one == digest.as_str()) {
+            return Ok(false);
+        }
+        Ok(self.contents().remove(digest.as_str()).is_some())
+    }
+
     fn verify(&self) -> Result<Verification, JournalError> {
         let log = self.log();
         let mut previous = log.anchor;

@@ -1,7 +1,14 @@
 //! Requests and results of the operations that the plane carries out, one file per area.
 
+mod background;
 mod command;
 mod request;
 
+pub use background::{
+    AuthoritySnapshot, BackgroundRequest, BackgroundStart, CancelCommand, CommandCancelled,
+    CommandList, CommandNotices, CommandRecord, CommandView, GetCommand, ListCommands, OutputChunk,
+    OutputForm, OutputGap, OutputPage, OutputStream, OutputView, PollCommands, ReadOutput,
+    StreamSummary, WaitCommand, wait_time,
+};
 pub use command::{CommandForm, Input, RunCommand};
 pub use request::{CommandRequest, command_form, variables};

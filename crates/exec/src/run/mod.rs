@@ -16,6 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::json;
 
 use crate::backend::{Backend, Stdio};
+use crate::background::Shelf;
 use crate::control::{Control, TerminalSize};
 use crate::enclosure::Place;
 use crate::output::OutputSink;
@@ -121,8 +122,10 @@ pub(crate) fn prepare<'a>(
             return Err(Box::new(NotStarted { run, problem }));
         }
     };
-    let (milliseconds, random) = ambient.id_parts();
-    let command_id = CommandId::new(milliseconds, random);
+    let command_id = run.control.name(|| {
+        let (milliseconds, random) = ambient.id_parts();
+        CommandId::new(milliseconds, random)
+    });
     Ok(Prepared {
         run,
         command_id,
@@ -160,6 +163,10 @@ impl<'a> Prepared<'a> {
         &self.command_id
     }
 
+    pub(crate) fn control(&self) -> Control {
+        self.run.control.clone()
+    }
+
     /// Tells what a place for nothing but this command must be able to do.
     pub(crate) const fn occupancy(&self) -> Occupancy {
         match self.run.io {
@@ -193,7 +200,11 @@ impl<'a> Prepared<'a> {
             timeout_clamped,
         } = run;
         let plane = &place.plane;
-        let mut facts = Facts::new(place, &command, &command_id, timeout_clamped);
+        let data = plane.data().map(cofferdam_journal::DataDir::path);
+        let shelf = Shelf::new(data, plane.spill(), &command_id);
+        control.set_shelf(shelf.clone());
+        control.tell_intended();
+        let mut facts = Facts::new(place, &command, &command_id, timeout_clamped, shelf);
         if let Some(door) = place.door() {
             door.begin(&command_id, &subject);
         }
@@ -220,6 +231,7 @@ pub(crate) fn run(place: &Place, backend: &dyn Backend, run: Run<'_>) -> Command
         Err(not) => return never_ran(plane, place.isolation.clone(), *not),
     };
     let intent = prepared.intent(plane, &place.id, &place.hash);
+    let control = prepared.run.control.clone();
     // Nothing happens that the journal does not know of.
     if let Err(problem) = plane.append(vec![intent]) {
         return never_ran(plane, place.isolation.clone(), prepared.refuse(problem));
@@ -230,7 +242,15 @@ pub(crate) fn run(place: &Place, backend: &dyn Backend, run: Run<'_>) -> Command
         // The effect happened and the journal does not hold it: said, never passed over.
         outcome.error.get_or_insert(problem);
     }
+    forget(&control);
     outcome
+}
+
+/// Takes the names of output files away, now that the journal says where the output is.
+pub(crate) fn forget(control: &Control) {
+    if let Some(shelf) = control.shelf() {
+        shelf.remove();
+    }
 }
 
 /// Tells of a command that was never started.
@@ -239,8 +259,11 @@ pub(crate) fn never_ran(
     isolation: Isolation,
     not: NotStarted<'_>,
 ) -> CommandOutcome {
-    let (milliseconds, random) = plane.ambient().id_parts();
-    never_ran_as(plane, CommandId::new(milliseconds, random), isolation, not)
+    let command_id = not.run.control.name(|| {
+        let (milliseconds, random) = plane.ambient().id_parts();
+        CommandId::new(milliseconds, random)
+    });
+    never_ran_as(plane, command_id, isolation, not)
 }
 
 /// The same of a command that has its id already.
@@ -284,6 +307,12 @@ fn start_and_pump(
         // An event that is missed here is made up for by the outcome.
         let _ = plane.record(subject, event_type::EXEC_STARTED, Severity::Debug, data);
     };
+    let tell_id = facts.command_id.clone();
+    let mut tell = |[stdout, stderr]: [u64; 2]| {
+        let data = json!({"command_id": tell_id, "stdout": stdout, "stderr": stderr});
+        // One that is missed is made up for by the next, and by the outcome.
+        let _ = plane.record(subject, event_type::EXEC_OUTPUT, Severity::Debug, data);
+    };
     let pump = Pump {
         ambient: plane.ambient(),
         control,
@@ -292,10 +321,10 @@ fn start_and_pump(
             wall: command.timeout_ms.map(Duration::from_millis),
             idle: command.idle_timeout_ms.map(Duration::from_millis),
         },
-        spill: plane.spill(),
         sink,
         collection: &mut facts.collection,
         announce: &mut announce,
+        tell: &mut tell,
     };
     Ok(pump.run(started.command.as_mut(), ends))
 }

@@ -11,12 +11,13 @@ use cofferdam_core::outcome::{
 use cofferdam_core::spec::CommandSpec;
 use serde_json::{Value, json};
 
-use super::collect::Collection;
+use super::collect::{Collection, StreamEnd};
 use super::pump::Stop;
 use crate::backend::{Ended, Exit};
+use crate::background::{Shelf, order_value};
 use crate::enclosure::Place;
 use crate::hints;
-use crate::output::{Collected, text_tail};
+use crate::output::{Stream, text_tail};
 use crate::protect::{Change, undone};
 
 /// One event that goes with an outcome.
@@ -46,12 +47,13 @@ impl<'a> Facts<'a> {
         command: &'a CommandSpec,
         command_id: &CommandId,
         clamped: bool,
+        shelf: Shelf,
     ) -> Self {
         Self {
             place,
             command,
             command_id: command_id.clone(),
-            collection: Collection::new(place.output_limit, place.plane.masker()),
+            collection: Collection::new(place.output_limit, place.plane.masker(), shelf),
             ended: None,
             stop: None,
             changes: Vec::new(),
@@ -63,23 +65,20 @@ impl<'a> Facts<'a> {
     /// Makes the outcome, and the events that go before it.
     pub(super) fn finish(mut self, elapsed: Duration) -> (CommandOutcome, Vec<Told>) {
         let (status, mut error) = self.status();
-        self.collection.finish(self.place.plane.spill());
-        let whole = |one: &Collected| one.total() == one.tail().len() as u64;
-        let out_whole = whole(&self.collection.stdout);
-        let err_whole = whole(&self.collection.stderr);
-        let (stdout, stdout_encoding, out_cut) =
-            text_tail(self.collection.stdout.tail(), out_whole);
-        let (stderr, stderr_encoding, err_cut) =
-            text_tail(self.collection.stderr.tail(), err_whole);
+        self.collection.finish();
+        let out = self.collection.end_of(Stream::Stdout);
+        let err = self.collection.end_of(Stream::Stderr);
+        let (stdout, stdout_encoding, out_cut) = text_tail(&out.tail, out.is_whole());
+        let (stderr, stderr_encoding, err_cut) = text_tail(&err.tail, err.is_whole());
         let (arrival, arrival_whole) = self.collection.arrival();
-        let (output, _, cut) = text_tail(arrival, arrival_whole);
+        let (output, _, cut) = text_tail(&arrival, arrival_whole);
         let exit = self.ended.as_ref().map(|ended| ended.exit);
         let hints = if status == Status::Failed {
             hints::guess(&output, &self.place.spec)
         } else {
             Vec::new()
         };
-        let (mut denials, events) = self.denials();
+        let (mut denials, mut events) = self.denials();
         for (change, _) in denials
             .iter()
             .zip(&self.changes)
@@ -97,8 +96,9 @@ impl<'a> Facts<'a> {
             });
         }
         denials.append(&mut self.refused);
-        let stdout_full = self.reference(true, out_cut);
-        let stderr_full = self.reference(false, err_cut);
+        let stdout_full = self.reference(Stream::Stdout, &out, out_cut);
+        let stderr_full = self.reference(Stream::Stderr, &err, err_cut);
+        events.extend(self.order());
         if let Some(failure) = self.collection.failure.take() {
             error.get_or_insert_with(|| spill_problem(&failure));
         }
@@ -197,44 +197,51 @@ impl<'a> Facts<'a> {
     }
 
     /// Keeps the whole of a stream that is longer than its text.
-    fn reference(&mut self, stdout: bool, cut: bool) -> OutputReference {
-        let collection = &mut self.collection;
-        let stream = if stdout {
-            &mut collection.stdout
-        } else {
-            &mut collection.stderr
-        };
+    fn reference(&mut self, stream: Stream, end: &StreamEnd, cut: bool) -> OutputReference {
         let mut reference = OutputReference {
-            bytes: stream.total(),
+            bytes: end.total,
             digest: None,
-            dropped: stream.dropped(),
+            dropped: end.dropped,
         };
         let journal = self.place.plane.journal();
-        let kept = if stream.is_spilled() {
-            stream.take_spill().and_then(|file| {
-                let Some(mut file) = file else {
-                    return Ok(None);
-                };
-                let mut sink = journal.content_sink().map_err(std::io::Error::other)?;
-                std::io::copy(&mut file, &mut sink)?;
-                sink.finish().map(Some).map_err(std::io::Error::other)
-            })
-        } else if cut || std::str::from_utf8(stream.tail()).is_err() {
-            journal
-                .put_content(stream.tail())
-                .map(Some)
-                .map_err(std::io::Error::other)
+        let kept = if end.is_filed {
+            self.collection
+                .file(stream)
+                .map(|file| journal.adopt_content(file))
         } else {
-            Ok(None)
+            let is_needed = cut || std::str::from_utf8(&end.tail).is_err();
+            is_needed.then(|| journal.put_content(&end.tail))
         };
         match kept {
-            Ok(Some(kept)) => reference.digest = Some(kept.content.0),
-            Ok(None) => {}
-            Err(error) => {
-                collection.failure.get_or_insert(error);
+            Some(Ok(kept)) => reference.digest = Some(kept.content.0),
+            None => {}
+            Some(Err(error)) => {
+                let error = std::io::Error::other(error);
+                self.collection.failure.get_or_insert(error);
             }
         }
         reference
+    }
+
+    /// Tells in which order both streams arrived, where both have bytes.
+    fn order(&mut self) -> Option<Told> {
+        let order = self.collection.order()?;
+        let journal = self.place.plane.journal();
+        match order_value(&order, |bytes| journal.put_content(bytes)) {
+            Ok(mut data) => {
+                data["command_id"] = json!(self.command_id);
+                Some(Told {
+                    kind: event_type::EXEC_ORDER,
+                    severity: Severity::Debug,
+                    data,
+                })
+            }
+            Err(error) => {
+                let error = std::io::Error::other(error);
+                self.collection.failure.get_or_insert(error);
+                None
+            }
+        }
     }
 }
 

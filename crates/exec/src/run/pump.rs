@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_core::ambient::Ambient;
@@ -24,6 +23,14 @@ const CHUNK: usize = 64 * 1024;
 /// How long a command runs before its start is worth an event of its own.
 const STARTED_AFTER: Duration = Duration::from_millis(25);
 const SIGTERM: i32 = 15;
+/// Time between two events about output at first; it doubles each time that many were told.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+const TELL_AT_MOST_EVERY: Duration = Duration::from_mins(1);
+const TELL_BEFORE_RARER: u32 = 64;
+/// Events about output of one command, all in all.
+const TELL_TIMES: u32 = 1_024;
+/// Bytes that a pipe holds once it proves to be a busy one.
+const BUSY_PIPE: usize = 1024 * 1024;
 
 /// Why the plane ended a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,11 +64,12 @@ pub(super) struct Pump<'a, 's, 'm> {
     pub(super) control: &'a Control,
     pub(super) guard: Option<&'a Guard>,
     pub(super) limits: TimeLimits,
-    pub(super) spill: &'a Path,
     pub(super) sink: Option<&'s mut dyn OutputSink>,
     pub(super) collection: &'a mut Collection<'m>,
     /// Called once when the command has run for a while.
     pub(super) announce: &'a mut dyn FnMut(),
+    /// Called now and then with the bytes of both streams so far.
+    pub(super) tell: &'a mut dyn FnMut([u64; 2]),
 }
 
 /// The plane's ends of the command's streams.
@@ -93,10 +101,46 @@ struct Progress {
     started: Duration,
     last_output: Duration,
     announced: bool,
+    told: Told,
+    /// Whether the pipes are made for much output.
+    is_busy: bool,
     stop: Option<Stop>,
     kill_at: Option<Duration>,
     ended: Option<Ended>,
     drain_until: Option<Duration>,
+}
+
+/// How much of the output was told of, and when more may be.
+struct Told {
+    totals: [u64; 2],
+    at: Duration,
+    every: Duration,
+    times: u32,
+}
+
+impl Told {
+    const fn new(now: Duration) -> Self {
+        Self {
+            totals: [0; 2],
+            at: now,
+            every: TELL_EVERY,
+            times: 0,
+        }
+    }
+
+    /// Tells when the next event is due, where there is something to tell.
+    fn next(&self, totals: [u64; 2]) -> Option<Duration> {
+        (totals != self.totals && self.times < TELL_TIMES).then(|| self.at + self.every)
+    }
+
+    fn tell(&mut self, totals: [u64; 2], now: Duration) {
+        self.totals = totals;
+        self.at = now;
+        self.times += 1;
+        if self.times.is_multiple_of(TELL_BEFORE_RARER) {
+            self.every = (self.every * 2).min(TELL_AT_MOST_EVERY);
+        }
+    }
 }
 
 impl Pump<'_, '_, '_> {
@@ -107,6 +151,8 @@ impl Pump<'_, '_, '_> {
             started: now,
             last_output: now,
             announced: false,
+            told: Told::new(now),
+            is_busy: false,
             stop: None,
             kill_at: None,
             ended: None,
@@ -189,7 +235,10 @@ impl Pump<'_, '_, '_> {
     fn timeout(&self, progress: &Progress) -> Option<Duration> {
         let stopping = progress.stop.is_some();
         let limits = self.limits;
+        let tell = progress.told.next(self.collection.totals());
         [
+            self.collection.held_until(),
+            tell.filter(|_| progress.ended.is_none()),
             limits
                 .wall
                 .filter(|_| !stopping)
@@ -251,7 +300,7 @@ impl Pump<'_, '_, '_> {
             Ok(count) => {
                 progress.last_output = self.ambient.monotonic();
                 let bytes = &buffer[..count];
-                self.collection.push(stream, bytes, self.spill);
+                self.collection.push(stream, bytes, progress.last_output);
                 let passed = self
                     .sink
                     .as_mut()
@@ -263,6 +312,9 @@ impl Pump<'_, '_, '_> {
                         progress.stop.get_or_insert(Stop::SinkClosed);
                         command.end_tree();
                     }
+                } else if !progress.is_busy && self.collection.is_much() {
+                    progress.is_busy = true;
+                    widen(ends);
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -326,6 +378,16 @@ impl Pump<'_, '_, '_> {
                     }
                     command.end_tree();
                 }
+                Request::End => {
+                    if progress.stop.is_none() {
+                        progress.stop = Some(Stop::Cancelled);
+                        command.signal(Recipient::Tree, SIGTERM);
+                        progress.kill_at = Some(
+                            self.ambient.monotonic()
+                                + Duration::from_millis(limits::GRACE_MILLISECONDS),
+                        );
+                    }
+                }
                 Request::Signal(number) => command.signal(Recipient::Leader, number),
                 Request::Resize(size) => {
                     if let (true, Some(master)) = (ends.terminal, &ends.stdout) {
@@ -344,11 +406,24 @@ impl Pump<'_, '_, '_> {
 
     fn keep_time(&mut self, command: &mut dyn RunningCommand, progress: &mut Progress) {
         let now = self.ambient.monotonic();
+        if self
+            .collection
+            .held_until()
+            .is_some_and(|until| now >= until)
+        {
+            self.collection.release();
+        }
         if progress.ended.is_some() {
             return;
         }
+        let totals = self.collection.totals();
+        if progress.told.next(totals).is_some_and(|at| now >= at) {
+            progress.told.tell(totals, now);
+            (self.tell)(totals);
+        }
         if !progress.announced && now >= progress.started + STARTED_AFTER {
             progress.announced = true;
+            self.collection.go_live();
             (self.announce)();
             if let Some(guard) = self.guard {
                 guard.arm();
@@ -379,6 +454,14 @@ impl Pump<'_, '_, '_> {
             progress.kill_at = None;
             command.end_tree();
         }
+    }
+}
+
+/// Makes the pipes of a command that writes much hold more, so that both sides wait less.
+fn widen(ends: &Ends) {
+    for end in [&ends.stdout, &ends.stderr].into_iter().flatten() {
+        // One that cannot be widened, or a terminal, works as it is.
+        let _ = rustix::pipe::fcntl_setpipe_size(end, BUSY_PIPE);
     }
 }
 

@@ -6,6 +6,7 @@ mod retain;
 mod verify;
 mod write;
 
+use std::fs::File;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +16,13 @@ use cofferdam_core::ambient::Ambient;
 use cofferdam_core::event::{Event, NewEvent};
 use cofferdam_core::id::EventId;
 use cofferdam_core::spec::Digest;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::content::ContentStore;
 use crate::error::JournalError;
 use crate::journal::{
-    Access, Appended, ContentSink, Head, Journal, Page, Query, Retained, Verification, Window,
+    Access, Appended, ContentReference, ContentSink, Head, Journal, Page, Query, Retained,
+    Verification, Window,
 };
 use crate::signal::Signal;
 pub(crate) use retain::retained_event;
@@ -178,6 +180,29 @@ impl Journal for SqliteJournal {
             return Ok(None);
         }
         self.content.read(digest.as_str(), offset, limit)
+    }
+
+    fn adopt_content(&self, file: &mut File) -> Result<ContentReference, JournalError> {
+        self.content.adopt(file)
+    }
+
+    fn remove_content(&self, digest: &Digest, beyond: u64) -> Result<bool, JournalError> {
+        if crate::body::unhex(digest.as_str()).is_none() {
+            return Ok(false);
+        }
+        // Under the writer's lock: no event of this process names it meanwhile.
+        let writer = self.writer();
+        let last: Option<i64> = writer
+            .connection
+            .query_row(
+                "SELECT last_pos FROM content WHERE digest = ?1",
+                [digest.as_str()],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(self.failed("read"))?;
+        let is_free = last.is_none_or(|pos| pos as u64 <= beyond);
+        Ok(is_free && self.content.remove(digest.as_str()))
     }
 
     fn verify(&self) -> Result<Verification, JournalError> {
