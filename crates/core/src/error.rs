@@ -190,16 +190,20 @@ pub struct Problem {
     /// The field of the request that is wrong, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// Facts for a program, where the code alone does not tell them: which of several, how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<serde_json::Value>>,
 }
 
 impl Problem {
-    /// Makes a problem without hint and field.
+    /// Makes a problem with nothing but a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
             hint: None,
             field: None,
+            details: None,
         }
     }
 
@@ -214,6 +218,13 @@ impl Problem {
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
+        self
+    }
+
+    /// Adds facts for a program.
+    #[must_use]
+    pub fn with_details(mut self, details: serde_json::Value) -> Self {
+        self.details = Some(Box::new(details));
         self
     }
 }

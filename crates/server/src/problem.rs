@@ -39,6 +39,9 @@ pub(crate) struct ProblemBody {
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
+    /// Facts for a program, where the code alone does not tell them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<Box<serde_json::Value>>,
 }
 
 impl Refusal {
@@ -143,6 +146,7 @@ impl IntoResponse for Refusal {
             code: self.problem.code,
             field: self.problem.field,
             hint: self.problem.hint,
+            details: self.problem.details,
         };
         let text = serde_json::to_vec(&body).expect("texts and numbers are JSON");
         let mut response = Response::new(Body::from(text));
