@@ -380,7 +380,7 @@ impl WorktreeRecord {
 
 /// Finds processes whose working directory is a directory or lies below it, in whatever mount
 /// namespace: by device and inode, going up.
-fn processes_inside(tree: &Path) -> Vec<u32> {
+pub(super) fn processes_inside(tree: &Path) -> Vec<u32> {
     let Ok(own) = tree.metadata() else {
         return Vec::new();
     };

@@ -2,15 +2,20 @@
 //! nothing ever ran in it.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use cofferdam_core::bytes::BytePath;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::record::{TreeState, WorktreeRecord};
+use super::remove::processes_inside;
 use super::saga::{Made, remove_empty_parent};
 use super::store::Lease;
 use super::{Places, WorkspaceError, Workspaces, files};
+
+/// Processes of a plane that died are gone after a second; this is longer.
+const LAST_BREATH: Duration = Duration::from_secs(3);
 
 /// Something that lies among the trees and that no living task has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -156,6 +161,34 @@ impl Workspaces {
                 made.references.push((name, oid));
             }
             Ok(self.take_back(&repository, &made).is_empty())
+        })
+    }
+
+    /// Takes over the tree of a task whose process died, so that what is in it can be brought in:
+    /// gives the record as it lies on disk, and its lease.
+    ///
+    /// `None` while somebody holds the lease, or a process of the task that is on its way to its end
+    /// still has its working directory in the tree.
+    pub fn adopt(
+        &self,
+        record: &WorktreeRecord,
+    ) -> Result<Option<(WorktreeRecord, Lease)>, WorkspaceError> {
+        self.acting(|| {
+            let directory = record.record_directory(&self.places(&record.repository));
+            let Some(lease) = Lease::take(&directory)? else {
+                return Ok(None);
+            };
+            let Some(record) = WorktreeRecord::load(&directory)? else {
+                return Ok(None);
+            };
+            let until = Instant::now() + LAST_BREATH;
+            while !processes_inside(record.tree_path()).is_empty() {
+                if Instant::now() >= until {
+                    return Ok(None);
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Ok(Some((record, lease)))
         })
     }
 

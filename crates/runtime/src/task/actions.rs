@@ -299,17 +299,24 @@ impl Runtime {
                 "what it changed is in your checkout: git status",
             ));
         };
-        let (workspaces, prepared) = self.workspaces_of(record)?;
+        let (workspaces, _) = self.workspaces_of(record)?;
         let begun = self.begin(&entry, "drop")?;
         let work = || -> Result<_, Problem> {
             let mut record = record.clone();
+            let mut lease = None;
             let is_there = record.tree.as_path().is_dir();
             if record.state == TreeState::Ready && record.harvest.is_none() && is_there {
-                record = self.salvage(&entry, record, prepared)?;
+                let Some(tree) = self.salvage(&entry, &record)? else {
+                    return Err(wrong_state(
+                        format!("somebody is at work in the tree of task {number}"),
+                        format!("cofferdam drop {number}, when that has ended"),
+                    ));
+                };
+                (record, lease) = (tree.record, tree.lease);
             }
             let dropped = workspaces.drop_task(&record)?;
             // What the branch held is saved now, so the tree may go; if it may not, that is told.
-            let receipt = workspaces.remove(&record, None);
+            let receipt = workspaces.remove(&record, lease);
             Ok((dropped, receipt))
         };
         let (dropped, receipt) = match work() {

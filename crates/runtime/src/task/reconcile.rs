@@ -1,19 +1,21 @@
 //! Tasks of planes that died: settled as interrupted, with their trees kept unless nothing ran in
 //! them.
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::outcome::{IsolationLevel, Status};
 use cofferdam_core::spec::Network;
 use cofferdam_core::task::{
-    CleanupStatus, DiffSummary, Merge, MergeStatus, TaskIsolation, TaskRequest, TaskResult,
+    CleanupPolicy, CleanupStatus, DiffSummary, Merge, MergeStatus, TaskIsolation, TaskRequest,
+    TaskResult, WorkspaceStrategy,
 };
 use cofferdam_exec::workspace::{OrphanKind, WorktreeRecord};
 use serde_json::json;
 
 use super::ledger::{Entry, Ledger};
 use super::place;
-use super::{verify, words};
+use super::{settle, verify, words};
 use crate::runtime::Runtime;
 use crate::scribe::{Line, to_value};
 
@@ -30,11 +32,16 @@ pub struct Reconciled {
     pub place: String,
 }
 
+/// The record of a tree, what became of the tree, and the same in words.
+type SettledTree = (Option<WorktreeRecord>, CleanupStatus, String);
+
 impl Runtime {
     /// Settles the tasks of planes that died, and says what became of each.
     ///
-    /// A task whose plane lives is left alone. A tree in which nothing ran is taken back; any other
-    /// stays until it is dropped, which brings in first what is in it.
+    /// A task whose plane lives is left alone. A tree in which nothing ran is taken back. What was
+    /// done in any other is brought in, inside the walls that the task had, so that it is on a branch
+    /// and can be looked at; a tree in which nothing was done goes, any other stays until it is
+    /// dropped, or goes at once where the task said so.
     ///
     /// # Errors
     ///
@@ -91,7 +98,7 @@ impl Runtime {
             verify_from: cofferdam_core::task::VerifyFrom::Task,
             setup: Vec::new(),
             isolation_mode: entry.mode,
-            workspace_strategy: cofferdam_core::task::WorkspaceStrategy::Ephemeral,
+            workspace_strategy: WorkspaceStrategy::Ephemeral,
             cleanup_policy: entry.cleanup,
             carry: cofferdam_core::task::Carry::None,
             worker: None,
@@ -106,13 +113,14 @@ impl Runtime {
                 entry.state.as_str()
             ),
         );
-        let problem = if kept {
-            problem.with_hint(format!(
+        let has_branch = harvest.is_some_and(|one| one.branch.is_some());
+        let problem = match (has_branch, kept) {
+            (true, _) => problem.with_hint(format!("cofferdam review {}", entry.number)),
+            (false, true) => problem.with_hint(format!(
                 "cofferdam drop {} saves what is in its tree and removes it",
                 entry.number
-            ))
-        } else {
-            problem
+            )),
+            (false, false) => problem,
         };
         let mut result = TaskResult {
             task_id: entry.task.clone(),
@@ -138,7 +146,7 @@ impl Runtime {
             task_result: None,
             verification: verify::skipped(&asked),
             merge: Merge {
-                status: if harvest.is_some_and(|one| one.branch.is_some()) {
+                status: if has_branch {
                     MergeStatus::NotRequested
                 } else {
                     MergeStatus::Nothing
@@ -191,11 +199,7 @@ impl Runtime {
     }
 
     /// Finds out what is left of a tree; what lies on disk counts, not what was written down last.
-    fn settle_tree(
-        &self,
-        entry: &Entry,
-        record: &WorktreeRecord,
-    ) -> Result<(Option<WorktreeRecord>, CleanupStatus, String), Problem> {
+    fn settle_tree(&self, entry: &Entry, record: &WorktreeRecord) -> Result<SettledTree, Problem> {
         let (workspaces, _) = self.workspaces_of(record)?;
         let found = workspaces.orphans()?.into_iter().find(|orphan| {
             let named = orphan.record.as_ref().map(|one| &one.record);
@@ -232,11 +236,7 @@ impl Runtime {
                 CleanupStatus::Kept,
                 format!("its work is brought in, its tree {} stays", orphan.path),
             ),
-            OrphanKind::Unharvested => (
-                now,
-                CleanupStatus::KeptDirty,
-                format!("its tree {} stays with what was done in it", orphan.path),
-            ),
+            OrphanKind::Unharvested => return self.settle_unharvested(entry, now, &orphan.path),
             OrphanKind::HalfMade | OrphanKind::Foreign | OrphanKind::Unreadable => (
                 now,
                 CleanupStatus::KeptUnknown,
@@ -246,5 +246,72 @@ impl Runtime {
                 ),
             ),
         })
+    }
+
+    /// Brings in what was done in the tree of a task that was cut off.
+    fn settle_unharvested(
+        &self,
+        entry: &Entry,
+        record: Option<WorktreeRecord>,
+        path: &BytePath,
+    ) -> Result<SettledTree, Problem> {
+        let dirty = |record, why: String| {
+            let place = format!("its tree {path} stays with what was done in it{why}");
+            Ok((record, CleanupStatus::KeptDirty, place))
+        };
+        let Some(found) = &record else {
+            return dirty(record, String::new());
+        };
+        let tree = match self.salvage(entry, found) {
+            Ok(Some(tree)) => tree,
+            Ok(None) => {
+                let place = format!("its tree {path} stays: somebody is at work in it");
+                return Ok((record, CleanupStatus::KeptLive, place));
+            }
+            Err(problem) => {
+                let why = format!(", which could not be brought in: {problem}");
+                return dirty(record, why);
+            }
+        };
+        let Some(harvest) = &tree.record.harvest else {
+            return dirty(Some(tree.record), String::new());
+        };
+        if !harvest.modified_files.is_empty() {
+            let data = settle::file_changes(&entry.task, &harvest.modified_files);
+            let line = Line::new(event_type::FILE_CHANGED, &entry.subject, data);
+            self.scribe.say(line)?;
+        }
+        let saved = match &harvest.branch {
+            Some(branch) => format!("its work is saved on {branch}"),
+            None => "it changed nothing".to_owned(),
+        };
+        let is_empty = harvest.branch.is_none()
+            && harvest.saved.is_empty()
+            && harvest.ignored.is_empty()
+            && harvest.seeds_changed.is_empty();
+        let goes = match entry.cleanup {
+            CleanupPolicy::Always => true,
+            CleanupPolicy::OnSuccess => is_empty,
+            CleanupPolicy::Never => false,
+        };
+        let lasts = tree.record.strategy == WorkspaceStrategy::Persistent;
+        if !goes || lasts {
+            let place = format!("{saved}, its tree {path} stays");
+            return Ok((Some(tree.record), CleanupStatus::Kept, place));
+        }
+        let receipt = tree.workspaces.remove(&tree.record, tree.lease)?;
+        let line = Line::new(
+            event_type::ISOLATION_REMOVED,
+            &entry.subject,
+            to_value(&receipt)?,
+        );
+        self.scribe.say(line)?;
+        let place = match receipt.status() {
+            CleanupStatus::Removed | CleanupStatus::NotNeeded => {
+                format!("{saved}, its tree is removed")
+            }
+            _ => format!("{saved}, its tree {path} stays"),
+        };
+        Ok((Some(tree.record), receipt.status(), place))
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn bring_in(
 }
 
 /// Sorts changed files by what happened to them.
-fn file_changes(task: &TaskId, files: &[ModifiedFile]) -> Value {
+pub(crate) fn file_changes(task: &TaskId, files: &[ModifiedFile]) -> Value {
     let of = |wanted: ChangeKind| -> Vec<Value> {
         files
             .iter()

@@ -111,36 +111,50 @@ fn a17_c92_whatever_dies_is_found_settled_and_can_be_dropped() {
             CleanupStatus::Kept | CleanupStatus::KeptDirty
         );
         assert_eq!(is_there, kept, "{stage}: {result:#?}");
-        assert_eq!(is_there, stage != "planned", "{stage}: {result:#?}");
+        // A tree in which nothing was done is no use to anybody.
+        let worked = matches!(stage, "command" | "harvesting" | "verifying");
+        assert_eq!(is_there, worked, "{stage}: {result:#?}");
+        assert_eq!(result.isolation.branch.is_some(), worked, "{stage}");
+        if worked {
+            let review = runtime.review("1", true).unwrap();
+            assert_eq!(review.changes.files.len(), 1, "{stage}");
+            let patch = review.changes.patch.unwrap_or_default();
+            assert!(patch.contains("+two"), "{stage}: {patch}");
+            assert!(review.open, "{stage}: somebody has to decide about it");
+            let branch = result.isolation.branch.clone().expect(stage);
+            assert_eq!(
+                desk.git(&["show", &format!("{branch}:a.txt")]),
+                "two",
+                "{stage}: saved without being dropped"
+            );
+        }
         if is_there {
             // Work that nobody brought in is saved before its tree goes.
             let dropped = runtime.drop_task("1").unwrap();
             assert!(!tree.unwrap().as_path().exists(), "{stage}: {dropped:?}");
-            if matches!(stage, "command" | "harvesting" | "verifying") {
-                let kept = dropped.kept_under.first().expect(stage);
-                assert_eq!(
-                    desk.git(&["show", &format!("{kept}:a.txt")]),
-                    "two",
-                    "{stage}"
-                );
-                runtime.undo("1").unwrap();
-                let back = runtime.task("1").unwrap();
-                assert_eq!((back.files, back.branch.is_some()), (1, true), "{stage}");
-                assert!(
-                    !runtime.diff("1", DiffForm::Patch).unwrap().patch.is_empty(),
-                    "{stage}"
-                );
-                assert_eq!(
-                    runtime
-                        .merge("1", &MergeOptions::default())
-                        .unwrap()
-                        .problem,
-                    None
-                );
-                assert_eq!(desk.read("a.txt"), "two\n");
-            } else {
-                assert_eq!(desk.look(), before, "{stage}");
-            }
+            let kept = dropped.kept_under.first().expect(stage);
+            assert_eq!(
+                desk.git(&["show", &format!("{kept}:a.txt")]),
+                "two",
+                "{stage}"
+            );
+            runtime.undo("1").unwrap();
+            let back = runtime.task("1").unwrap();
+            assert_eq!((back.files, back.branch.is_some()), (1, true), "{stage}");
+            assert!(
+                !runtime.diff("1", DiffForm::Patch).unwrap().patch.is_empty(),
+                "{stage}"
+            );
+            assert_eq!(
+                runtime
+                    .merge("1", &MergeOptions::default())
+                    .unwrap()
+                    .problem,
+                None
+            );
+            assert_eq!(desk.read("a.txt"), "two\n");
+        } else {
+            assert_eq!(desk.look(), before, "{stage}");
         }
         // The next task has the next number, and nothing is in its way.
         let next = task(&runtime, shell_task("echo three >a.txt"));
