@@ -15,7 +15,9 @@ use clap::{Args, Parser, Subcommand};
 
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
-use review::{MergeArguments, ReviewArguments, SetupArguments, StopArguments, TasksArguments};
+use review::{
+    MergeArguments, ReviewArguments, SetupArguments, StopArguments, TasksArguments, UndoArguments,
+};
 use run::RunArguments;
 use task::TaskCommand;
 use view::{EventsArguments, EvidenceArguments, JournalCommand, ServeArguments, ThreadsArguments};
@@ -90,7 +92,7 @@ pub(crate) enum TopCommand {
     /// Drop tasks, each kept recoverable
     Drop(TasksArguments),
     /// Take back the last merge or drop of tasks
-    Undo(TasksArguments),
+    Undo(UndoArguments),
     /// List tasks and commands that run now
     Ps,
     /// Stop tasks that run in another terminal

@@ -29,9 +29,13 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Run(arguments) => run::run(context, &arguments),
         TopCommand::Task(command) => task::task(context, *command),
         TopCommand::Review(arguments) => review::review(context, &arguments),
-        TopCommand::Merge(arguments) => review::merge(context, &arguments),
-        TopCommand::Drop(arguments) => review::drop_tasks(context, &arguments),
-        TopCommand::Undo(arguments) => review::undo(context, &arguments),
+        TopCommand::Merge(arguments) => {
+            review::merge(context, &arguments.tasks.tasks, &arguments.how)
+        }
+        TopCommand::Drop(arguments) => review::drop_tasks(context, &arguments.tasks),
+        TopCommand::Undo(arguments) => {
+            review::undo(context, &arguments.tasks.tasks, &arguments.repository)
+        }
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
         TopCommand::Setup(arguments) => setup::setup(context, &arguments),

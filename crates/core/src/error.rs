@@ -125,6 +125,8 @@ codes! {
     OffsetOutOfWindow = "offset_out_of_window";
     /// The output was kept for its time and is gone.
     OutputExpired = "output_expired";
+    /// The task belongs to another repository than the one that is meant.
+    OtherRepository = "other_repository";
     /// The data directory belongs to somebody else, or is open to others.
     DataDirRefused = "data_dir_refused";
     /// No room is left in the data directory.

@@ -26,3 +26,6 @@ mod modes;
 
 #[path = "main/agents.rs"]
 mod agents;
+
+#[path = "main/cut_off.rs"]
+mod cut_off;

@@ -2,6 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
+use super::task::{MergeHow, RepositoryMeant};
+
 /// What `review` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -50,12 +52,17 @@ Examples:
 pub(crate) struct MergeArguments {
     #[command(flatten)]
     pub(crate) tasks: TasksArguments,
-    /// Branch that takes them, in place of the one from which each task began
-    #[arg(long, value_name = "BRANCH")]
-    pub(crate) into: Option<String>,
-    /// Let them change names that the host's tools execute or obey
-    #[arg(long)]
-    pub(crate) allow_protected: bool,
+    #[command(flatten)]
+    pub(crate) how: MergeHow,
+}
+
+/// What `undo` takes.
+#[derive(Debug, Args)]
+pub(crate) struct UndoArguments {
+    #[command(flatten)]
+    pub(crate) tasks: TasksArguments,
+    #[command(flatten)]
+    pub(crate) repository: RepositoryMeant,
 }
 
 /// What `stop` takes.

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 use cofferdam_core::task::{Carry, CleanupPolicy, IsolationMode, VerifyFrom, WorkspaceStrategy};
 
@@ -59,12 +61,8 @@ Examples:
     Merge {
         #[command(flatten)]
         task: TaskReference,
-        /// Branch that takes it, in place of the one from which the task began
-        #[arg(long, value_name = "BRANCH")]
-        into: Option<String>,
-        /// Let it change names that the host's tools execute or obey
-        #[arg(long)]
-        allow_protected: bool,
+        #[command(flatten)]
+        how: MergeHow,
     },
     /// Drop a task: its tree and its branch, kept recoverable
     #[command(
@@ -72,7 +70,33 @@ Examples:
     )]
     Drop(TaskReference),
     /// Take back the last merge or drop of a task
-    Undo(TaskReference),
+    Undo {
+        #[command(flatten)]
+        task: TaskReference,
+        #[command(flatten)]
+        repository: RepositoryMeant,
+    },
+}
+
+/// How tasks are merged.
+#[derive(Debug, Args)]
+pub(crate) struct MergeHow {
+    /// Branch that takes them, in place of the one from which each task began
+    #[arg(long, value_name = "BRANCH")]
+    pub(crate) into: Option<String>,
+    /// Let them change names that the host's tools execute or obey
+    #[arg(long)]
+    pub(crate) allow_protected: bool,
+    #[command(flatten)]
+    pub(crate) repository: RepositoryMeant,
+}
+
+/// Says which repository is meant, where the current directory is not in it.
+#[derive(Debug, Args)]
+pub(crate) struct RepositoryMeant {
+    /// The repository of the tasks, where the current directory is not in it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) repository: Option<PathBuf>,
 }
 
 /// Names a task.

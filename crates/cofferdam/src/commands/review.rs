@@ -1,6 +1,7 @@
 //! `review`, and `merge`, `drop` and `undo` for several tasks.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
@@ -8,7 +9,8 @@ use cofferdam_runtime::{MergeOptions, Runtime, TaskReview};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::arguments::review::{MergeArguments, ReviewArguments, TasksArguments};
+use crate::arguments::review::ReviewArguments;
+use crate::arguments::task::{MergeHow, RepositoryMeant};
 use crate::context::Context;
 use crate::failure::{Ending, Failure, problem_exit_code};
 use crate::render::{review as render, tasks};
@@ -210,33 +212,55 @@ fn each<T: Serialize>(
     Ok(problem_exit_code(&problem))
 }
 
+/// Gives the directory in the repository that is meant.
+fn meant(context: &Context, repository: &RepositoryMeant) -> Result<PathBuf, Problem> {
+    let here = context.current_dir()?;
+    Ok(match &repository.repository {
+        Some(named) => here.join(named),
+        None => here,
+    })
+}
+
 /// Carries out `merge`.
-pub(crate) fn merge(context: &Context, arguments: &MergeArguments) -> Ending {
+pub(crate) fn merge(context: &Context, tasks: &[String], how: &MergeHow) -> Ending {
     let options = MergeOptions {
-        into: arguments.into.clone(),
-        allow_protected: arguments.allow_protected,
+        into: how.into.clone(),
+        allow_protected: how.allow_protected,
+        from: Some(meant(context, &how.repository)?),
     };
+    let here = context.current_dir()?;
     each(
         context,
-        &arguments.tasks.tasks,
+        tasks,
         "merged",
         |runtime, name| {
             let merge = runtime.merge(name, &options)?;
-            let problem = merge.problem.clone();
+            let mut problem = merge.problem.clone();
+            if let Some(problem) = &mut problem
+                && problem.hint.is_none()
+            {
+                let number = merge.number;
+                problem.hint = Some(format!("cofferdam merge {number} --into BRANCH"));
+            }
             Ok((merge, problem))
         },
-        tasks::merged,
+        |merge| tasks::merged(merge, &here),
     )
 }
 
 /// Carries out `drop`.
-pub(crate) fn drop_tasks(context: &Context, arguments: &TasksArguments) -> Ending {
+pub(crate) fn drop_tasks(context: &Context, tasks: &[String]) -> Ending {
+    let here = context.current_dir()?;
     let work = |runtime: &Runtime, name: &str| Ok((runtime.drop_task(name)?, None));
-    each(context, &arguments.tasks, "dropped", work, tasks::dropped)
+    let text = |dropped: &_| tasks::dropped(dropped, &here);
+    each(context, tasks, "dropped", work, text)
 }
 
 /// Carries out `undo`.
-pub(crate) fn undo(context: &Context, arguments: &TasksArguments) -> Ending {
-    let work = |runtime: &Runtime, name: &str| Ok((runtime.undo(name)?, None));
-    each(context, &arguments.tasks, "taken back", work, tasks::undone)
+pub(crate) fn undo(context: &Context, tasks: &[String], repository: &RepositoryMeant) -> Ending {
+    let here = context.current_dir()?;
+    let from = meant(context, repository)?;
+    let work = |runtime: &Runtime, name: &str| Ok((runtime.undo(name, Some(&from))?, None));
+    let text = |undone: &_| tasks::undone(undone, &here);
+    each(context, tasks, "taken back", work, text)
 }

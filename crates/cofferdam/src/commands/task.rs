@@ -8,11 +8,12 @@ use cofferdam_core::exit;
 use cofferdam_core::operation::CommandForm;
 use cofferdam_core::task::TaskRequest;
 use cofferdam_exec::Control;
-use cofferdam_runtime::{DiffForm, FrontDoor, MergeOptions, TaskMerge, TaskRunRequest};
+use cofferdam_runtime::{DiffForm, FrontDoor, TaskRunRequest};
 
+use super::review;
 use crate::arguments::task::{TaskCommand, TaskRunArguments};
 use crate::context::Context;
-use crate::failure::{Ending, problem_exit_code};
+use crate::failure::Ending;
 use crate::launch;
 use crate::render::task as render;
 use crate::render::tasks;
@@ -57,44 +58,13 @@ pub(crate) fn task(context: &Context, command: TaskCommand) -> Ending {
                 patch(&diff.patch)?;
             }
         }
-        TaskCommand::Merge {
-            task,
-            into,
-            allow_protected,
-        } => {
-            let options = MergeOptions {
-                into,
-                allow_protected,
-            };
-            let merge = context.task_runtime()?.merge(&task.task, &options)?;
-            return merged(context, &merge);
-        }
-        TaskCommand::Drop(reference) => {
-            let dropped = context.task_runtime()?.drop_task(&reference.task)?;
-            context.output.result(&dropped, tasks::dropped)?;
-        }
-        TaskCommand::Undo(reference) => {
-            let undone = context.task_runtime()?.undo(&reference.task)?;
-            context.output.result(&undone, tasks::undone)?;
+        TaskCommand::Merge { task, how } => return review::merge(context, &[task.task], &how),
+        TaskCommand::Drop(reference) => return review::drop_tasks(context, &[reference.task]),
+        TaskCommand::Undo { task, repository } => {
+            return review::undo(context, &[task.task], &repository);
         }
     }
     Ok(exit::SUCCESS)
-}
-
-fn merged(context: &Context, merge: &TaskMerge) -> Ending {
-    context.output.result(merge, tasks::merged)?;
-    let Some(problem) = &merge.problem else {
-        return Ok(exit::SUCCESS);
-    };
-    let mut problem = problem.clone();
-    if problem.hint.is_none() && merge.into.is_none() {
-        problem.hint = Some(format!(
-            "cofferdam task merge {} --into BRANCH",
-            merge.number
-        ));
-    }
-    context.output.explain(&problem);
-    Ok(problem_exit_code(&problem))
 }
 
 /// Prints a patch: bytes as they are for a program, with colours for a person.

@@ -1,7 +1,9 @@
 //! Lists of tasks, their progress, and what was done with them afterwards.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::outcome::Status;
 use cofferdam_core::task::{MergeStatus, TaskResult, VerificationStatus};
 use cofferdam_runtime::{TaskDiff, TaskDropped, TaskMerge, TaskOverview, TaskProgress, TaskUndone};
@@ -165,8 +167,17 @@ fn is_head(line: &[u8]) -> bool {
     heads.iter().any(|head| line.starts_with(head))
 }
 
+/// Names a repository where a person is not in it.
+fn elsewhere(repository: Option<&BytePath>, here: &Path) -> String {
+    repository
+        .filter(|top| !here.starts_with(top.as_path()))
+        .map_or_else(String::new, |top| {
+            format!(" in {}", paint(PLACE, one_line(&top.to_string(), 120)))
+        })
+}
+
 /// Renders what a merge came to.
-pub(crate) fn merged(merge: &TaskMerge) -> String {
+pub(crate) fn merged(merge: &TaskMerge, here: &Path) -> String {
     let into = merge.into.as_deref().unwrap_or("the checkout");
     let mut text = match merge.merge.status {
         MergeStatus::Merged => {
@@ -175,12 +186,14 @@ pub(crate) fn merged(merge: &TaskMerge) -> String {
                 .oid
                 .as_deref()
                 .map_or_else(String::new, |oid| format!(" as {}", short(oid)));
-            format!(
-                "{} task {} into {}{oid}\n",
-                paint(GOOD, "merged"),
-                merge.number,
-                paint(PLACE, into)
-            )
+            let place = elsewhere(merge.repository.as_ref(), here);
+            let into = paint(PLACE, into);
+            let (number, word) = (merge.number, paint(GOOD, "merged"));
+            if merge.already {
+                format!("task {number} was {word} already, into {into}{oid}{place}\n")
+            } else {
+                format!("{word} task {number} into {into}{oid}{place}\n")
+            }
         }
         MergeStatus::Nothing => format!(
             "task {} changed nothing: there is nothing to merge\n",
@@ -204,11 +217,12 @@ pub(crate) fn merged(merge: &TaskMerge) -> String {
 }
 
 /// Renders what dropping came to.
-pub(crate) fn dropped(dropped: &TaskDropped) -> String {
+pub(crate) fn dropped(dropped: &TaskDropped, here: &Path) -> String {
     let mut text = format!(
-        "{} task {}: {}\n",
+        "{} task {}{}: {}\n",
         paint(CAUTION, "dropped"),
         dropped.number,
+        elsewhere(Some(&dropped.repository), here),
         dropped.place
     );
     for reference in &dropped.kept_under {
@@ -219,11 +233,12 @@ pub(crate) fn dropped(dropped: &TaskDropped) -> String {
 }
 
 /// Renders what was taken back.
-pub(crate) fn undone(undone: &TaskUndone) -> String {
+pub(crate) fn undone(undone: &TaskUndone, here: &Path) -> String {
     format!(
-        "{} {}\n{}",
+        "{} {}{}\n{}",
         paint(GOOD, "taken back:"),
         undone.what,
+        elsewhere(Some(&undone.repository), here),
         next(&undone.next)
     )
 }

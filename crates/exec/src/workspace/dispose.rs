@@ -79,14 +79,21 @@ impl Workspaces {
         })
     }
 
-    /// Takes a task's branch and saved references away, into `refs/cofferdam/trash/<run>/<worker>/`.
-    ///
-    /// Refused while the branch is checked out somewhere. The tree is a matter of
-    /// [`Workspaces::remove`].
+    /// Takes a task's branch and saved references away in one step: [`Workspaces::plan_drop`], then
+    /// [`Workspaces::apply_drop`].
     pub fn drop_task(&self, record: &WorktreeRecord) -> Result<Dropped, WorkspaceError> {
+        let planned = self.plan_drop(record)?;
+        self.apply_drop(record, &planned)?;
+        Ok(planned)
+    }
+
+    /// Lists a task's branch and saved references, and where under
+    /// `refs/cofferdam/trash/<run>/<worker>/` each of them would go. Changes nothing.
+    ///
+    /// Refused while the branch is checked out somewhere.
+    pub fn plan_drop(&self, record: &WorktreeRecord) -> Result<Dropped, WorkspaceError> {
         self.acting(|| {
             let repository = &record.user_repository();
-            let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
             let branch = record.branch_reference();
             if let Some(path) = checkout_of(&self.git, repository, &branch)? {
                 return Err(WorkspaceError::State {
@@ -101,10 +108,9 @@ impl Workspaces {
             let base = record.base_reference();
             let found = self.git.references(repository, &[&branch, &saved, &base])?;
             let trash = record.trash_prefix();
-            let mut dropped = Vec::new();
-            let mut changes = Vec::new();
+            let mut references = Vec::new();
             for Reference { name, oid, .. } in found {
-                let kept = if name == branch {
+                let reference = if name == branch {
                     format!("{trash}/branch")
                 } else if name == base {
                     format!("{trash}/base")
@@ -113,24 +119,71 @@ impl Workspaces {
                 } else {
                     continue;
                 };
-                changes.push(match self.git.reference(repository, &kept)? {
-                    None => RefChange::create(kept.as_str(), oid.as_str()),
-                    Some(old) => RefChange::update(kept.as_str(), oid.as_str(), old),
-                });
-                changes.push(RefChange::delete(name.as_str(), oid.as_str()));
-                dropped.push(super::Saved {
+                references.push(super::Saved {
                     name,
-                    reference: kept,
+                    reference,
                     oid,
                 });
+            }
+            Ok(Dropped { references })
+        })
+    }
+
+    /// Moves the references of a planned drop, all or none. The tree is a matter of
+    /// [`Workspaces::remove`].
+    pub fn apply_drop(
+        &self,
+        record: &WorktreeRecord,
+        planned: &Dropped,
+    ) -> Result<(), WorkspaceError> {
+        self.acting(|| {
+            let repository = &record.user_repository();
+            let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
+            let mut changes = Vec::new();
+            for one in &planned.references {
+                let (kept, oid) = (one.reference.as_str(), one.oid.as_str());
+                changes.push(match self.git.reference(repository, kept)? {
+                    None => RefChange::create(kept, oid),
+                    Some(old) => RefChange::update(kept, oid, old),
+                });
+                changes.push(RefChange::delete(one.name.as_str(), oid));
             }
             if !changes.is_empty() {
                 self.git
                     .change_references(repository, "cofferdam: drop", &changes)?;
             }
-            Ok(Dropped {
-                references: dropped,
-            })
+            Ok(())
+        })
+    }
+
+    /// Finds out what became of a drop that was cut off; gives whether its references are in the
+    /// trash. One that was caught between two of them is carried to its end.
+    pub fn settle_drop(
+        &self,
+        record: &WorktreeRecord,
+        planned: &Dropped,
+    ) -> Result<bool, WorkspaceError> {
+        self.acting(|| {
+            let repository = &record.user_repository();
+            let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
+            let mut kept = false;
+            let mut changes = Vec::new();
+            for one in &planned.references {
+                let is_kept =
+                    self.git.reference(repository, &one.reference)?.as_ref() == Some(&one.oid);
+                kept |= is_kept;
+                if self.git.reference(repository, &one.name)?.as_ref() == Some(&one.oid) {
+                    if !is_kept {
+                        changes.push(RefChange::create(one.reference.as_str(), one.oid.as_str()));
+                    }
+                    changes.push(RefChange::delete(one.name.as_str(), one.oid.as_str()));
+                }
+            }
+            if kept && !changes.is_empty() {
+                self.git
+                    .change_references(repository, "cofferdam: drop", &changes)?;
+            }
+            Ok(kept)
         })
     }
 

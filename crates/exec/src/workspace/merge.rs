@@ -4,10 +4,12 @@
 //! seen, and, where the target is checked out, only when that checkout is clean; the user's changes
 //! are never stashed, reset or overwritten.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::task::ChangeKind;
+use cofferdam_sandbox::ExitStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,22 +48,129 @@ pub struct Merged {
     pub checkout: Option<BytePath>,
 }
 
+impl Merged {
+    /// Gives the move that takes this one back.
+    #[must_use]
+    pub fn back(&self) -> Self {
+        Self {
+            target: self.target.clone(),
+            old: self.new.clone(),
+            new: self.old.clone(),
+            fast_forward: false,
+            checkout: None,
+        }
+    }
+}
+
 impl Workspaces {
-    /// Merges a harvested task's branch.
-    ///
-    /// Refused, with nothing changed, on conflicts ([`WorkspaceError::MergeConflict`]), when the
-    /// target's checkout has changes ([`WorkspaceError::CheckoutDirty`]), when the target moves
-    /// meanwhile ([`WorkspaceError::TargetMoved`]) or a protected name changed. The target's old
-    /// commit is kept under `refs/cofferdam/undo/<run>/<worker>`.
+    /// Merges a harvested task's branch in one step: [`Workspaces::plan_merge`], then
+    /// [`Workspaces::apply_merge`].
     pub fn merge(
         &self,
         record: &WorktreeRecord,
         request: &MergeRequest,
     ) -> Result<Merged, WorkspaceError> {
-        self.acting(|| self.merge_acting(record, request))
+        let planned = self.plan_merge(record, request)?;
+        self.apply_merge(record, &planned)
     }
 
-    fn merge_acting(
+    /// Computes the merge of a harvested task's branch; no reference and no checkout is touched.
+    ///
+    /// Refused on conflicts ([`WorkspaceError::MergeConflict`]) and when a protected name changed.
+    pub fn plan_merge(
+        &self,
+        record: &WorktreeRecord,
+        request: &MergeRequest,
+    ) -> Result<Merged, WorkspaceError> {
+        self.acting(|| self.plan_merge_acting(record, request))
+    }
+
+    /// Carries out a planned merge.
+    ///
+    /// Refused, with nothing changed, when the target's checkout has changes
+    /// ([`WorkspaceError::CheckoutDirty`]) or the target moved since
+    /// ([`WorkspaceError::TargetMoved`]). The target's old commit is kept under
+    /// `refs/cofferdam/undo/<run>/<worker>`.
+    pub fn apply_merge(
+        &self,
+        record: &WorktreeRecord,
+        planned: &Merged,
+    ) -> Result<Merged, WorkspaceError> {
+        if planned.old == planned.new {
+            return Ok(planned.clone());
+        }
+        self.acting(|| {
+            let repository = &record.user_repository();
+            let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
+            let old = planned.old.as_str();
+            let undo = match self.git.reference(repository, &record.undo_reference())? {
+                None => RefChange::create(record.undo_reference(), old),
+                Some(before) => RefChange::update(record.undo_reference(), old, before),
+            };
+            self.advance(repository, planned, Some(undo))
+        })
+    }
+
+    /// Finds out what became of a move of a branch that was cut off, by [`Workspaces::apply_merge`]
+    /// or by [`Workspaces::undo_merge`] (then with [`Merged::back`]); gives whether the branch has
+    /// moved. A checkout that was left behind is brought along where nothing in it would be lost.
+    pub fn settle_merge(
+        &self,
+        record: &WorktreeRecord,
+        planned: &Merged,
+    ) -> Result<bool, WorkspaceError> {
+        self.acting(|| {
+            let repository = &record.user_repository();
+            let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
+            let Some(here) = self.git.reference(repository, &planned.target)? else {
+                return Ok(false);
+            };
+            if here == planned.old {
+                return Ok(false);
+            }
+            if here != planned.new {
+                return self.is_ancestor(repository, &planned.new, &here);
+            }
+            if let Some(path) = checkout_of(&self.git, repository, &planned.target)?
+                && let Some(checkout) = self.checkout_at(path)
+            {
+                // What was moved along already stays, what has changes of its own is refused whole.
+                let _ = self.two_trees(&checkout, planned, &["-u"]);
+            }
+            Ok(true)
+        })
+    }
+
+    /// Tells whether a directory lies in a repository: in any of its working trees, or in the tree
+    /// of the task.
+    pub fn is_in_repository(
+        &self,
+        record: &WorktreeRecord,
+        directory: &Path,
+    ) -> Result<bool, WorkspaceError> {
+        self.acting(|| {
+            if directory.starts_with(record.tree_path()) {
+                return Ok(true);
+            }
+            let answer = self
+                .git
+                .call(directory)
+                .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
+                .run();
+            let Ok(answer) = answer else {
+                // Where the owner cannot even go there is no checkout of theirs.
+                return Ok(false);
+            };
+            let mut path = answer.stdout;
+            path.pop();
+            let found = PathBuf::from(std::ffi::OsString::from_vec(path));
+            let common = record.common_dir.as_path();
+            Ok(answer.status == ExitStatus::Code(0)
+                && (found == common || found.canonicalize().ok() == common.canonicalize().ok()))
+        })
+    }
+
+    fn plan_merge_acting(
         &self,
         record: &WorktreeRecord,
         request: &MergeRequest,
@@ -78,7 +187,6 @@ impl Workspaces {
             }
         };
         let short = target.trim_start_matches("refs/heads/").to_owned();
-        let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
         let Some(theirs) = self.git.reference(repository, &record.branch_reference())? else {
             let why = format!("branch {} is not in the repository", record.branch);
             return Err(WorkspaceError::State { why });
@@ -117,18 +225,13 @@ impl Workspaces {
         if !files.is_empty() {
             return Err(WorkspaceError::ProtectedChanged { files });
         }
-        let undo = match self.git.reference(repository, &record.undo_reference())? {
-            None => RefChange::create(record.undo_reference(), old.as_str()),
-            Some(before) => RefChange::update(record.undo_reference(), old.as_str(), before),
-        };
-        let merged = Merged {
+        Ok(Merged {
             target,
             old,
             new,
             fast_forward,
             checkout: None,
-        };
-        self.advance(repository, &merged, Some(undo))
+        })
     }
 
     /// Takes a merge back, when the target is still where the merge put it.
@@ -140,13 +243,7 @@ impl Workspaces {
         self.acting(|| {
             let repository = &record.user_repository();
             let _lock = RepositoryLock::take(&self.locks(), &repository.common_dir)?;
-            let back = Merged {
-                target: merged.target.clone(),
-                old: merged.new.clone(),
-                new: merged.old.clone(),
-                fast_forward: false,
-                checkout: None,
-            };
+            let back = merged.back();
             let here = self.git.reference(repository, &merged.target)?;
             if here.as_ref() != Some(&merged.new) {
                 return Err(WorkspaceError::TargetMoved {
@@ -238,15 +335,6 @@ impl Workspaces {
     ) -> Result<Merged, WorkspaceError> {
         let branch = short(&merged.target);
         let checkout = checkout_of(&self.git, repository, &merged.target)?;
-        let two_trees = |checkout: &Checkout, flags: &[&str]| {
-            self.git
-                .on(&checkout.git_dir, &checkout.path)
-                .args(["read-tree", "-m"])
-                .args(flags)
-                .args([&merged.old, &merged.new])
-                .timeout(std::time::Duration::from_hours(1))
-                .output()
-        };
         let checkout = match checkout {
             None => None,
             Some(path) => {
@@ -257,7 +345,7 @@ impl Workspaces {
                     .args(["update-index", "-q", "--refresh"])
                     .run()?;
                 // A try that writes nothing: what it would refuse is found before anything moves.
-                let tried = two_trees(&checkout, &["-u", "-n"]);
+                let tried = self.two_trees(&checkout, merged, &["-u", "-n"]);
                 if let Err(GitError::Failed { stderr, .. }) = tried {
                     return Err(WorkspaceError::CheckoutDirty {
                         branch,
@@ -284,7 +372,7 @@ impl Workspaces {
             other => other?,
         }
         if let Some(checkout) = &checkout
-            && let Err(error) = two_trees(checkout, &["-u"])
+            && let Err(error) = self.two_trees(checkout, merged, &["-u"])
         {
             let back = RefChange::update(
                 merged.target.as_str(),
@@ -302,6 +390,36 @@ impl Workspaces {
         })
     }
 
+    /// Brings a checkout from one commit to the other, or refuses and leaves it.
+    fn two_trees(
+        &self,
+        checkout: &Checkout,
+        merged: &Merged,
+        flags: &[&str],
+    ) -> Result<Vec<u8>, GitError> {
+        self.git
+            .on(&checkout.git_dir, &checkout.path)
+            .args(["read-tree", "-m"])
+            .args(flags)
+            .args([&merged.old, &merged.new])
+            .timeout(std::time::Duration::from_hours(1))
+            .output()
+    }
+
+    /// Finds the git directory of a checkout.
+    fn checkout_at(&self, path: PathBuf) -> Option<Checkout> {
+        let git_dir = self
+            .git
+            .call(&path)
+            .args(["rev-parse", "--absolute-git-dir"])
+            .line()
+            .ok()?;
+        Some(Checkout {
+            path,
+            git_dir: git_dir.into(),
+        })
+    }
+
     /// Takes a checkout only when nothing in it would be lost or mixed in.
     fn clean_checkout(
         &self,
@@ -316,13 +434,9 @@ impl Workspaces {
             what: what.to_owned(),
             files,
         };
-        let git_dir = self
-            .git
-            .call(&path)
-            .args(["rev-parse", "--absolute-git-dir"])
-            .line()
-            .map(PathBuf::from)
-            .map_err(|_| dirty("a git directory that cannot be read", Vec::new()))?;
+        let Some(Checkout { git_dir, .. }) = self.checkout_at(path.clone()) else {
+            return Err(dirty("a git directory that cannot be read", Vec::new()));
+        };
         for name in [
             "MERGE_HEAD",
             "CHERRY_PICK_HEAD",

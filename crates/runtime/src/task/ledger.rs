@@ -12,6 +12,7 @@ use cofferdam_core::task::{CleanupPolicy, IsolationMode, Merge, MergeStatus, Tas
 use cofferdam_exec::workspace::{Dropped, Merged, WorktreeRecord};
 use cofferdam_journal::{Journal, Query};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::overview::{TaskOverview, TaskState};
@@ -25,6 +26,26 @@ pub(crate) enum Act {
     DropTaken,
     /// It was refused; the files in conflict, where it was a conflict.
     Refused(Merge),
+}
+
+/// Something that was begun with a task and of which no end is known.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Intended {
+    pub(crate) action_id: String,
+    pub(crate) action: Action,
+    pub(crate) lease: Option<String>,
+    /// What it is about to do, by which it can be found out whether it was done.
+    pub(crate) plan: Value,
+}
+
+/// What can be done with a task after it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Action {
+    Merge,
+    Drop,
+    UndoMerge,
+    UndoDrop,
 }
 
 /// One task.
@@ -47,7 +68,9 @@ pub(crate) struct Entry {
     pub(crate) effective: Option<IsolationLevel>,
     pub(crate) record: Option<WorktreeRecord>,
     pub(crate) result: Option<TaskResult>,
-    pub(crate) acts: Vec<Act>,
+    acts: Vec<Act>,
+    /// What was begun and not ended.
+    pub(crate) intended: Vec<Intended>,
 }
 
 /// Every task of a journal, oldest first.
@@ -155,7 +178,7 @@ pub(crate) fn each(
 }
 
 /// Reads a part of what an event says; what is missing or strange is unsaid.
-fn part<T: DeserializeOwned>(data: &Value, key: &str) -> Option<T> {
+pub(crate) fn part<T: DeserializeOwned>(data: &Value, key: &str) -> Option<T> {
     T::deserialize(data.get(key)?).ok()
 }
 
@@ -181,6 +204,7 @@ impl Entry {
             record: None,
             result: None,
             acts: Vec::new(),
+            intended: Vec::new(),
         }
     }
 
@@ -203,7 +227,8 @@ impl Entry {
                 self.ended_at = Some(event.time.to_string());
                 self.result = serde_json::from_value(data.clone()).ok();
             }
-            event_type::TASK_ACTION_ENDED => self.acts.extend(act(data)),
+            event_type::TASK_ACTION_INTENDED => self.intended.extend(intended(data)),
+            event_type::TASK_ACTION_ENDED => self.take_end(data),
             event_type::ISOLATION_WORKSPACE => {
                 if let Some(record) = part(data, "record") {
                     self.record = Some(record);
@@ -234,27 +259,51 @@ impl Entry {
         Some(result)
     }
 
+    /// Takes the end of an action, once: two that find the same one cut off may both settle it.
+    fn take_end(&mut self, data: &Value) {
+        let id = data.get("action_id").and_then(Value::as_str);
+        let before = self.intended.len();
+        self.intended
+            .retain(|one| Some(one.action_id.as_str()) != id);
+        if self.intended.len() < before {
+            self.acts.extend(act(data));
+        }
+    }
+
     pub(crate) fn merge_now(&self) -> Option<Merge> {
         let plain = |status, oid: Option<&String>| Merge {
             status,
             oid: oid.cloned(),
             conflicts: Vec::new(),
         };
-        Some(match self.acts.last()? {
-            Act::Merged(merged) => plain(MergeStatus::Merged, Some(&merged.new)),
-            Act::MergeTaken(_) => plain(MergeStatus::Undone, None),
-            Act::Dropped(_) => plain(MergeStatus::Dropped, None),
-            Act::DropTaken => plain(MergeStatus::NotRequested, None),
-            Act::Refused(merge) => merge.clone(),
+        if let Act::Refused(merge) = self.acts.last()? {
+            return Some(merge.clone());
+        }
+        Some(match self.last_act() {
+            Some(Act::Merged(merged)) => plain(MergeStatus::Merged, Some(&merged.new)),
+            Some(Act::Dropped(_)) => plain(MergeStatus::Dropped, None),
+            _ if self
+                .acts
+                .iter()
+                .any(|act| matches!(act, Act::MergeTaken(_))) =>
+            {
+                plain(MergeStatus::Undone, None)
+            }
+            _ => plain(MergeStatus::NotRequested, None),
         })
     }
 
-    /// What was last done and not refused.
+    /// What was last done and still holds: what was refused or taken back does not count.
     pub(crate) fn last_act(&self) -> Option<&Act> {
-        self.acts
-            .iter()
-            .rev()
-            .find(|act| !matches!(act, Act::Refused(_)))
+        let mut standing: Vec<&Act> = Vec::new();
+        for act in &self.acts {
+            match act {
+                Act::Merged(_) | Act::Dropped(_) => standing.push(act),
+                Act::MergeTaken(_) | Act::DropTaken => drop(standing.pop()),
+                Act::Refused(_) => {}
+            }
+        }
+        standing.last().copied()
     }
 
     pub(crate) fn overview(&self) -> TaskOverview {
@@ -291,15 +340,23 @@ impl Entry {
     }
 }
 
+fn intended(data: &Value) -> Option<Intended> {
+    Some(Intended {
+        action_id: part(data, "action_id")?,
+        action: part(data, "action")?,
+        lease: part(data, "lease"),
+        plan: data.clone(),
+    })
+}
+
 fn act(data: &Value) -> Option<Act> {
     let done = data.get("status").and_then(Value::as_str) == Some("done");
-    let action = data.get("action").and_then(Value::as_str)?;
-    match (action, done) {
-        ("merge", true) => part(data, "merged").map(Act::Merged),
-        ("drop", true) => part(data, "dropped").map(Act::Dropped),
-        ("undo_merge", true) => part(data, "merged").map(Act::MergeTaken),
-        ("undo_drop", true) => Some(Act::DropTaken),
-        ("merge", false) => part(data, "merge").map(Act::Refused),
+    match (part(data, "action")?, done) {
+        (Action::Merge, true) => part(data, "merged").map(Act::Merged),
+        (Action::Drop, true) => part(data, "dropped").map(Act::Dropped),
+        (Action::UndoMerge, true) => part(data, "merged").map(Act::MergeTaken),
+        (Action::UndoDrop, true) => Some(Act::DropTaken),
+        (Action::Merge, false) => part(data, "merge").map(Act::Refused),
         _ => None,
     }
 }

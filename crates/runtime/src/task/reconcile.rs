@@ -13,7 +13,7 @@ use cofferdam_core::task::{
 use cofferdam_exec::workspace::{OrphanKind, WorktreeRecord};
 use serde_json::json;
 
-use super::ledger::{Entry, Ledger};
+use super::ledger::{Entry, Intended, Ledger};
 use super::place;
 use super::{settle, verify, words};
 use crate::runtime::Runtime;
@@ -36,7 +36,8 @@ pub struct Reconciled {
 type SettledTree = (Option<WorktreeRecord>, CleanupStatus, String);
 
 impl Runtime {
-    /// Settles the tasks of planes that died, and says what became of each.
+    /// Settles the tasks of planes that died, and says what became of each; also what such planes had
+    /// begun to do with tasks that had ended, of which [`Runtime::take_notes`] tells.
     ///
     /// A task whose plane lives is left alone. A tree in which nothing ran is taken back. What was
     /// done in any other is brought in, inside the walls that the task had, so that it is on a branch
@@ -57,10 +58,22 @@ impl Runtime {
                     .as_deref()
                     .is_some_and(|lease| self.is_alive(lease))
         };
-        if !ledger.entries().iter().any(|entry| is_left(&entry)) {
+        let is_cut_off = |intended: &&Intended| {
+            let lease = intended.lease.as_deref();
+            !lease.is_some_and(|lease| self.is_alive(lease))
+        };
+        let is_any =
+            |entry: &Entry| is_left(&entry) || entry.intended.iter().any(|one| is_cut_off(&one));
+        if !ledger.entries().iter().any(is_any) {
             return Ok(Vec::new());
         }
         let ledger = Ledger::read(self.journal().as_ref(), true)?;
+        for entry in ledger.entries() {
+            for intended in entry.intended.iter().filter(is_cut_off) {
+                let said = self.settle_action(entry, intended)?;
+                self.note(&[said]);
+            }
+        }
         ledger
             .entries()
             .iter()

@@ -30,16 +30,20 @@ fn merge_goes_forward_and_undo_takes_it_back() {
     assert_eq!(desk.read("a.txt"), "two\n");
     assert_eq!(desk.git(&["status", "--porcelain"]), "");
     assert_eq!(runtime.task("1").unwrap().merge, MergeStatus::Merged);
-    assert_eq!(
-        runtime.merge("1", &plain()).unwrap().merge.status,
-        MergeStatus::Nothing
-    );
-    runtime.undo("1").unwrap();
+    // Once more: it is said that it was merged, and as what; the list says so too.
+    let again = runtime.merge("1", &plain()).unwrap();
+    assert!(again.already, "{again:?}");
+    assert_eq!(again.merge, merged.merge);
+    assert_eq!(runtime.task("1").unwrap().merge, MergeStatus::Merged);
+    runtime.undo("1", None).unwrap();
     assert_eq!(desk.git(&["rev-parse", "HEAD"]), base);
     assert_eq!(desk.read("a.txt"), "one\n");
     assert!(!desk.repo.join("new.txt").exists());
     assert_eq!(runtime.task("1").unwrap().merge, MergeStatus::Undone);
-    assert_eq!(runtime.undo("1").unwrap_err().code, ErrorCode::TaskState);
+    assert_eq!(
+        runtime.undo("1", None).unwrap_err().code,
+        ErrorCode::TaskState
+    );
 }
 
 #[test]
@@ -125,7 +129,7 @@ fn d3_a_dropped_task_is_kept_and_comes_back() {
         runtime.merge("1", &plain()).unwrap_err().code,
         ErrorCode::TaskState
     );
-    runtime.undo("1").unwrap();
+    runtime.undo("1", None).unwrap();
     assert_eq!(desk.git(&["rev-parse", &branch]), oid);
     assert_eq!(
         runtime.merge("1", &plain()).unwrap().merge.status,
@@ -160,4 +164,81 @@ fn tasks_are_found_by_number_and_id_and_survive_the_process() {
     }
     assert_eq!(runtime.tasks().unwrap()[0].status, Status::Completed);
     assert_eq!(runtime.reconcile().unwrap(), []);
+}
+
+#[test]
+fn what_belongs_to_another_repository_is_not_merged_by_accident() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    task(&runtime, shell_task("echo two >a.txt"));
+    let other = desk.home.join("other");
+    std::fs::create_dir(&other).unwrap();
+    let from = |directory: &std::path::Path| MergeOptions {
+        from: Some(directory.to_owned()),
+        ..plain()
+    };
+    // Neither from a directory without a repository, nor from a repository inside of the task's.
+    let inner = desk.repo.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    desk.git(&["init", "-q", "inner"]);
+    for elsewhere in [&other, &inner] {
+        let refused = runtime.merge("1", &from(elsewhere)).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::OtherRepository, "{refused}");
+        let top = desk.repo.display().to_string();
+        assert!(refused.message.contains(&top), "{refused}");
+        assert!(refused.hint.unwrap().contains("--repository"), "{top}");
+        assert_eq!(desk.read("a.txt"), "one\n");
+    }
+    let below = desk.repo.join("below");
+    std::fs::create_dir(&below).unwrap();
+    let merged = runtime.merge("1", &from(&below)).unwrap();
+    assert_eq!(merged.merge.status, MergeStatus::Merged);
+    assert_eq!(merged.repository, Some(desk.repo.clone().into()));
+    let refused = runtime.undo("1", Some(&other)).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::OtherRepository);
+    // A linked tree is in it too.
+    let linked = desk.home.join("linked");
+    desk.git(&[
+        "worktree",
+        "add",
+        "-q",
+        "--detach",
+        linked.to_str().unwrap(),
+    ]);
+    runtime.undo("1", Some(&linked)).unwrap();
+    assert_eq!(desk.read("a.txt"), "one\n");
+}
+
+#[test]
+fn what_was_merged_on_top_is_to_be_undone_first() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    let base = desk.git(&["rev-parse", "HEAD"]);
+    let runtime = desk.runtime();
+    for name in ["one", "two", "three"] {
+        task(&runtime, shell_task(&format!("echo x >{name}.txt")));
+    }
+    for number in ["1", "2", "3"] {
+        runtime.merge(number, &plain()).unwrap();
+    }
+    let refused = runtime.undo("1", None).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::TargetMoved);
+    assert!(refused.message.contains("undo 3 first"), "{refused}");
+    assert_eq!(refused.hint.as_deref(), Some("cofferdam undo 3 2 1"));
+    for number in ["3", "2", "1"] {
+        runtime.undo(number, None).unwrap();
+    }
+    assert_eq!(desk.git(&["rev-parse", "HEAD"]), base);
+    // A drop that is taken back leaves the merge before it what it was.
+    runtime.merge("1", &plain()).unwrap();
+    runtime.drop_task("1").unwrap();
+    runtime.undo("1", None).unwrap();
+    assert_eq!(runtime.task("1").unwrap().merge, MergeStatus::Merged);
+    runtime.undo("1", None).unwrap();
+    assert_eq!(desk.git(&["rev-parse", "HEAD"]), base);
 }

@@ -21,7 +21,7 @@ const STAGES: [&str; 6] = [
     "verifying",
 ];
 
-fn die() -> ! {
+pub(crate) fn die() -> ! {
     kill_process(getpid(), Signal::KILL).expect("a signal to itself");
     unreachable!("nobody outlives that signal");
 }
@@ -138,7 +138,7 @@ fn a17_c92_whatever_dies_is_found_settled_and_can_be_dropped() {
                 "two",
                 "{stage}"
             );
-            runtime.undo("1").unwrap();
+            runtime.undo("1", None).unwrap();
             let back = runtime.task("1").unwrap();
             assert_eq!((back.files, back.branch.is_some()), (1, true), "{stage}");
             assert!(
