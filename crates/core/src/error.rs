@@ -127,6 +127,14 @@ codes! {
     OutputExpired = "output_expired";
     /// The task belongs to another repository than the one that is meant.
     OtherRepository = "other_repository";
+    /// There is a terminal of this name already.
+    TerminalExists = "terminal_exists";
+    /// There is no such terminal, or none at all.
+    TerminalUnknown = "terminal_unknown";
+    /// There are as many terminals as there may be.
+    TerminalLimit = "terminal_limit";
+    /// The terminal's program has ended.
+    TerminalEnded = "terminal_ended";
     /// The data directory belongs to somebody else, or is open to others.
     DataDirRefused = "data_dir_refused";
     /// No room is left in the data directory.

@@ -96,6 +96,22 @@ event_types! {
     EXEC_ATTENDED = "exec.attended";
     /// The output of a background command was removed after its time. data: `{command_id, removed}`.
     EXEC_EXPIRED = "exec.expired";
+    /// A terminal was opened. data: `{name, lease, …}`, the terminal as listed.
+    TERMINAL_STARTED = "terminal.started";
+    /// Something was typed. data: `{terminal_id, name, offset, text, keys, hidden, bytes}`; text that was not shown is not kept.
+    TERMINAL_INPUT = "terminal.input";
+    /// A terminal wrote something. data: `{terminal_id, name, offset, bytes, text, omitted}`; the newest end of what came in a moment.
+    TERMINAL_OUTPUT = "terminal.output";
+    /// A terminal has another size. data: `{terminal_id, name, rows, columns}`.
+    TERMINAL_RESIZED = "terminal.resized";
+    /// A signal was sent. data: `{terminal_id, name, signal, target}`.
+    TERMINAL_SIGNALLED = "terminal.signalled";
+    /// Another terminal became the active one. data: `{previous, current}`.
+    TERMINAL_SWITCHED = "terminal.switched";
+    /// A terminal is opened anew with the same rights. data: `{terminal_id, name, spec_hash}` of the old one.
+    TERMINAL_RESET = "terminal.reset";
+    /// A terminal ended. data: `{terminal_id, name, reason, return_code, signal, written}`.
+    TERMINAL_CLOSED = "terminal.closed";
     /// Files changed. data: `{command_id|task, added[], modified[], deleted[], renamed[]}`.
     FILE_CHANGED = "file.changed";
     /// Something at a protected name was put back. data: `{path, rule, what}`.
@@ -172,6 +188,11 @@ pub const INTENT_RULES: &[IntentRule] = &[
         intent: event_type::ISOLATION_INTENDED,
         key: "enclosure_id",
         outcomes: &[event_type::ISOLATION_ENDED],
+    },
+    IntentRule {
+        intent: event_type::TERMINAL_STARTED,
+        key: "terminal_id",
+        outcomes: &[event_type::TERMINAL_CLOSED],
     },
 ];
 

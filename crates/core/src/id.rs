@@ -111,6 +111,8 @@ ids! {
     OperationId = "op";
     /// Names one command that was started, or was to be.
     CommandId = "cmd";
+    /// Names one terminal, from its opening to its end.
+    TerminalId = "term";
     /// Names one place behind walls, from its set-up to its end.
     EnclosureId = "encl";
     /// Names one life of a plane: what holds a lease on its intents.

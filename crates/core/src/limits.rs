@@ -48,3 +48,31 @@ pub const COMMAND_WAIT_SECONDS: u64 = 60;
 pub const COMMAND_WAIT_CAP_SECONDS: u64 = COMMAND_TIMEOUT_CAP_SECONDS + 5;
 /// Background commands of one runtime that run at once.
 pub const BACKGROUND_COMMANDS: usize = 256;
+/// Terminals that are open at once, unless the program that embeds us says another number.
+pub const TERMINALS: usize = 8;
+/// Bytes of a terminal's output that stay in memory as they came.
+pub const TERMINAL_RING_BYTES: usize = 256 * 1024;
+/// Characters of its history, above what is on the screen.
+pub const TERMINAL_HISTORY_CHARACTERS: usize = 400_000;
+/// Lines of its history.
+pub const TERMINAL_HISTORY_LINES: usize = 5_000;
+/// Characters of a snapshot.
+pub const TERMINAL_SNAPSHOT_CHARACTERS: usize = 6_000_000;
+/// Lines of a snapshot when a request names no number.
+pub const TERMINAL_SNAPSHOT_LINES: u32 = 50;
+/// Most lines that a request may name.
+pub const TERMINAL_SNAPSHOT_LINES_CAP: u32 = 200;
+/// Longest wait for the output of an input, in seconds.
+pub const TERMINAL_WAIT_CAP_SECONDS: f64 = 300.0;
+/// Bytes that are typed at once.
+pub const TERMINAL_INPUT_BYTES: usize = 1024 * 1024;
+/// Most lines that a screen has.
+pub const TERMINAL_ROWS_CAP: u16 = 500;
+/// Most characters that a line of a screen has.
+pub const TERMINAL_COLUMNS_CAP: u16 = 1_000;
+/// Bytes of one recording; what comes later is left out, and the recording says so.
+pub const TERMINAL_RECORDING_BYTES: u64 = 64 * 1024 * 1024;
+/// Text of one event of terminal output, in bytes; the rest is in memory, recording and stream.
+pub const TERMINAL_EVENT_BYTES: usize = 4 * 1024;
+/// Time for which output is gathered into one event, in milliseconds.
+pub const TERMINAL_EVENT_MILLISECONDS: u64 = 100;

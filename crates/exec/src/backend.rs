@@ -13,6 +13,7 @@ use std::sync::Arc;
 use cofferdam_core::error::Problem;
 use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
 use cofferdam_core::spec::CommandSpec;
+use cofferdam_sandbox::ForegroundLook;
 
 use crate::control::TerminalSize;
 
@@ -34,6 +35,20 @@ pub(crate) struct Started {
     pub(crate) command: Box<dyn RunningCommand>,
     /// The master of its terminal, where it has one.
     pub(crate) master: Option<OwnedFd>,
+    /// What tells about the terminal where the kernel does not: in the double.
+    pub(crate) foreground: Option<Arc<dyn Foreground>>,
+}
+
+/// Tells who has a terminal, beside what it shows.
+pub(crate) trait Foreground: Debug + Send + Sync {
+    /// Looks at it now; what was typed before has arrived by then.
+    fn look(&self) -> ForegroundLook;
+
+    /// Tells whether there is output that nobody has taken.
+    fn has_output(&self) -> bool;
+
+    /// Gives it another size.
+    fn resize(&self, size: TerminalSize);
 }
 
 /// How the tree of a command ended.

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use cofferdam_core::id::CommandId;
 use rustix::event::{EventfdFlags, eventfd};
@@ -29,6 +30,8 @@ pub(crate) enum Request {
     Signal(i32),
     /// Its terminal has another size.
     Resize(TerminalSize),
+    /// Say that everything that was read until now has been passed on.
+    Sync,
 }
 
 /// Cancels, signals and resizes a command from any thread, also before it has started.
@@ -41,6 +44,7 @@ struct Shared {
     command: OnceLock<CommandId>,
     shelf: OnceLock<Shelf>,
     intended: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    synced: Condvar,
 }
 
 impl std::fmt::Debug for Shared {
@@ -55,6 +59,8 @@ impl std::fmt::Debug for Shared {
 
 #[derive(Debug, Default)]
 struct State {
+    asked: u64,
+    answered: u64,
     requests: VecDeque<Request>,
     cancelled: bool,
     interrupted: bool,
@@ -72,6 +78,7 @@ impl Control {
             command: OnceLock::new(),
             shelf: OnceLock::new(),
             intended: OnceLock::new(),
+            synced: Condvar::new(),
         }))
     }
 
@@ -154,6 +161,39 @@ impl Control {
     /// that is running gets the signal, one that has not started never does.
     pub fn is_interrupted(&self) -> bool {
         self.state().interrupted
+    }
+
+    /// Waits until everything that the loop had read by now has been passed on; gives up after
+    /// `limit`, or when nobody runs the loop.
+    pub(crate) fn sync(&self, limit: Duration) -> bool {
+        let mine = {
+            let mut state = self.state();
+            state.asked += 1;
+            state.requests.push_back(Request::Sync);
+            state.asked
+        };
+        self.ring();
+        let until = Instant::now() + limit;
+        let mut state = self.state();
+        while state.answered < mine {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self
+                .0
+                .synced
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        true
+    }
+
+    /// Answers the oldest [`Request::Sync`].
+    pub(crate) fn answer_sync(&self) {
+        self.state().answered += 1;
+        self.0.synced.notify_all();
     }
 
     pub(crate) fn wake(&self) -> Option<BorrowedFd<'_>> {

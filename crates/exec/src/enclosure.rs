@@ -102,6 +102,10 @@ impl Enclosure {
         })
     }
 
+    pub(crate) const fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
     /// Lends the plan of the place.
     pub const fn spec(&self) -> &EnclosureSpec {
         &self.spec

@@ -30,6 +30,7 @@ mod quiet;
 mod run;
 mod settle;
 mod spawner;
+pub mod terminal;
 mod tool;
 pub mod workspace;
 
@@ -43,5 +44,5 @@ pub use peers::{LivePlane, live_planes};
 pub use plane::{Plane, PlaneOptions};
 pub use ports::PortBase;
 pub use provider::memory::{Script, ScriptedCommand};
-pub use run::{CommandIo, Run};
+pub use run::{CommandIo, LentTerminal, Run};
 pub use settle::Settled;

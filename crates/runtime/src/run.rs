@@ -340,7 +340,7 @@ fn with_input<'a>(io: CommandIo<'a>, stdin: &mut Input) -> CommandIo<'a> {
 
 pub(crate) const fn streams(io: &CommandIo<'_>) -> StreamPlan {
     match io {
-        CommandIo::Terminal { .. } => StreamPlan::Terminal,
+        CommandIo::Terminal { .. } | CommandIo::Lent { .. } => StreamPlan::Terminal,
         CommandIo::Capture { input: Some(_) } | CommandIo::Stream { input: Some(_), .. } => {
             StreamPlan::PipesWithInput
         }

@@ -26,6 +26,7 @@ mod capabilities;
 mod cgroup;
 mod child;
 mod error;
+mod foreground;
 mod landlock;
 mod limits;
 mod memory;
@@ -50,6 +51,7 @@ pub use capabilities::{
 };
 pub use cgroup::ControlGroup;
 pub use error::{SandboxError, Step};
+pub use foreground::{ForegroundLook, ForegroundSleep, ForegroundWatch, signal_group};
 pub use landlock::{
     Access, LANDLOCK_ABI_WANTED, LandlockPlan, PathRule, Ruleset, build_ruleset, landlock_abi,
     restrict_self,

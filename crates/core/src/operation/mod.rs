@@ -3,6 +3,7 @@
 mod background;
 mod command;
 mod request;
+mod terminal;
 
 pub use background::{
     AuthoritySnapshot, BackgroundRequest, BackgroundStart, CancelCommand, CommandCancelled,
@@ -12,3 +13,9 @@ pub use background::{
 };
 pub use command::{CommandForm, Input, RunCommand};
 pub use request::{CommandRequest, command_form, variables};
+pub use terminal::{
+    InputStatus, KeyError, TerminalChoice, TerminalClosed, TerminalEnd, TerminalInfo,
+    TerminalInput, TerminalKey, TerminalList, TerminalListRequest, TerminalName, TerminalNameError,
+    TerminalOpen, TerminalOpened, TerminalOutput, TerminalReset, TerminalResize, TerminalScreen,
+    TerminalSignal, TerminalSnapshot, TerminalState, TerminalTarget,
+};

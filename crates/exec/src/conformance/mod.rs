@@ -14,11 +14,13 @@
 
 mod commands;
 mod streams;
+mod terminals;
 mod trees;
 mod walls;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::event::Subject;
@@ -124,6 +126,7 @@ pub fn run_all(candidate: &Candidate) -> Vec<Report> {
     [
         commands::CHECKS,
         streams::CHECKS,
+        terminals::CHECKS,
         trees::CHECKS,
         walls::CHECKS,
     ]
@@ -164,7 +167,7 @@ fn verdict(candidate: &Candidate, check: &Check) -> Verdict {
 /// A fresh enclosure for one check.
 struct Scene<'a> {
     candidate: &'a Candidate,
-    enclosure: Enclosure,
+    enclosure: Arc<Enclosure>,
 }
 
 impl<'a> Scene<'a> {
@@ -180,7 +183,7 @@ impl<'a> Scene<'a> {
             .map_err(|problem| format!("no enclosure: {problem}"))?;
         Ok(Self {
             candidate,
-            enclosure,
+            enclosure: Arc::new(enclosure),
         })
     }
 

@@ -303,6 +303,7 @@ impl Backend for KeeperBackend {
             pid: None,
             command: Box::new(command),
             master,
+            foreground: None,
         })
     }
 

@@ -6,7 +6,7 @@
 
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -14,6 +14,7 @@ use cofferdam_core::outcome::{EndedBy, Usage};
 use cofferdam_core::spec::CommandSpec;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::stage::{self, Stage};
 use crate::backend::{Backend, Ended, Exit, Recipient, RunningCommand, Started, Stdio};
 
 /// What a scripted command does.
@@ -75,6 +76,12 @@ impl Script {
         Self::new(everyday)
     }
 
+    /// Plays a command, and remembers that it was asked for.
+    pub(super) fn play(&self, command: &CommandSpec) -> Option<ScriptedCommand> {
+        lock(&self.calls).push(command.clone());
+        (self.play)(command)
+    }
+
     /// Lists every command that was asked for, in order.
     pub fn calls(&self) -> Vec<CommandSpec> {
         lock(&self.calls).clone()
@@ -120,6 +127,7 @@ fn everyday(command: &CommandSpec) -> Option<ScriptedCommand> {
 pub(crate) struct MemoryBackend {
     script: Script,
     open: Mutex<Vec<Arc<Performance>>>,
+    stages: Mutex<Vec<Weak<Stage>>>,
     standing: Mutex<bool>,
 }
 
@@ -128,6 +136,7 @@ impl MemoryBackend {
         Self {
             script,
             open: Mutex::new(Vec::new()),
+            stages: Mutex::new(Vec::new()),
             standing: Mutex::new(true),
         }
     }
@@ -141,20 +150,24 @@ impl Backend for MemoryBackend {
                 "the enclosure was taken down",
             ));
         }
-        lock(&self.script.calls).push(command.clone());
-        let Some(scripted) = (self.script.play)(command) else {
+        let stdio = match stdio {
+            Stdio::Terminal(size) => {
+                let (started, stage) = stage::begin(&self.script, command, size)?;
+                let mut stages = lock(&self.stages);
+                stages.retain(|one| one.strong_count() > 0);
+                stages.push(Arc::downgrade(&stage));
+                return Ok(started);
+            }
+            Stdio::Three(ends) => ends,
+        };
+        let Some(scripted) = self.script.play(command) else {
             let program = command.argv.first().cloned().unwrap_or_default();
             return Err(Problem::new(
                 ErrorCode::NotFound,
                 format!("{program}: the script has no such program"),
             ));
         };
-        let Stdio::Three([_, stdout, stderr]) = stdio else {
-            return Err(Problem::new(
-                ErrorCode::Unenforceable,
-                "the memory provider has no terminals",
-            ));
-        };
+        let [_, stdout, stderr] = stdio;
         let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Problem::new(ErrorCode::SpawnFailed, format!("eventfd: {error}")))?;
         let play = Arc::new(Performance {
@@ -169,6 +182,7 @@ impl Backend for MemoryBackend {
             pid: None,
             command: Box::new(MemoryCommand(play)),
             master: None,
+            foreground: None,
         })
     }
 
@@ -176,6 +190,9 @@ impl Backend for MemoryBackend {
         *lock(&self.standing) = false;
         for play in lock(&self.open).drain(..) {
             play.strike(9);
+        }
+        for stage in lock(&self.stages).drain(..) {
+            stage.upgrade().inspect(|stage| stage.strike(9));
         }
         EndedBy::Itself
     }

@@ -5,6 +5,7 @@ mod host;
 mod keeper;
 pub(crate) mod memory;
 mod scratch;
+mod stage;
 
 use std::os::fd::OwnedFd;
 

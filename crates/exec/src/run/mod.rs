@@ -5,6 +5,7 @@ mod outcome;
 mod pump;
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -15,7 +16,7 @@ use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::json;
 
-use crate::backend::{Backend, Stdio};
+use crate::backend::{Backend, Foreground, Stdio};
 use crate::background::Shelf;
 use crate::control::{Control, TerminalSize};
 use crate::enclosure::Place;
@@ -74,6 +75,23 @@ pub enum CommandIo<'a> {
         /// Where the screen goes.
         sink: &'a mut dyn OutputSink,
     },
+    /// The command has a terminal of its own, at which others type and look themselves.
+    Lent {
+        /// How large it is at the start.
+        size: TerminalSize,
+        /// Where the screen goes.
+        sink: &'a mut dyn OutputSink,
+        /// Who gets the master once the terminal is there.
+        lend: &'a mut (dyn FnMut(LentTerminal) + Send),
+    },
+}
+
+/// A terminal that was lent, see [`CommandIo::Lent`].
+#[derive(Debug)]
+pub struct LentTerminal {
+    pub(crate) command_id: CommandId,
+    pub(crate) master: OwnedFd,
+    pub(crate) foreground: Option<Arc<dyn Foreground>>,
 }
 
 impl std::fmt::Debug for CommandIo<'_> {
@@ -82,6 +100,7 @@ impl std::fmt::Debug for CommandIo<'_> {
             Self::Capture { .. } => "Capture",
             Self::Stream { .. } => "Stream",
             Self::Terminal { .. } => "Terminal",
+            Self::Lent { .. } => "Lent",
         })
     }
 }
@@ -171,7 +190,7 @@ impl<'a> Prepared<'a> {
     pub(crate) const fn occupancy(&self) -> Occupancy {
         match self.run.io {
             // A terminal is asked of the keeper.
-            CommandIo::Terminal { .. } => Occupancy::Many,
+            CommandIo::Terminal { .. } | CommandIo::Lent { .. } => Occupancy::Many,
             CommandIo::Capture { .. } | CommandIo::Stream { .. } => Occupancy::One,
         }
     }
@@ -290,7 +309,7 @@ fn start_and_pump(
     control: &Control,
     facts: &mut Facts<'_>,
 ) -> Result<Pumped, Problem> {
-    let (stdio, mut ends, sink) = streams(io).map_err(|error| {
+    let (stdio, mut ends, sink, lend) = streams(io).map_err(|error| {
         Problem::new(
             ErrorCode::SpawnFailed,
             format!("cannot make the command's streams: {error}"),
@@ -298,6 +317,13 @@ fn start_and_pump(
     })?;
     let mut started = backend.start(command, stdio)?;
     if let Some(master) = started.master.take() {
+        if let Some(lend) = lend {
+            lend(LentTerminal {
+                command_id: facts.command_id.clone(),
+                master: master.try_clone().map_err(unusable_terminal)?,
+                foreground: started.foreground.take(),
+            });
+        }
         attach_terminal(&mut ends, master)?;
     }
     let plane = &place.plane;
@@ -329,7 +355,13 @@ fn start_and_pump(
     Ok(pump.run(started.command.as_mut(), ends))
 }
 
-type Streams<'a> = (Stdio, Ends, Option<&'a mut dyn OutputSink>);
+type Lend<'a> = &'a mut (dyn FnMut(LentTerminal) + Send);
+type Streams<'a> = (
+    Stdio,
+    Ends,
+    Option<&'a mut dyn OutputSink>,
+    Option<Lend<'a>>,
+);
 
 fn streams(io: CommandIo<'_>) -> std::io::Result<Streams<'_>> {
     let mut ends = Ends::default();
@@ -337,7 +369,11 @@ fn streams(io: CommandIo<'_>) -> std::io::Result<Streams<'_>> {
         CommandIo::Terminal { input, size, sink } => {
             ends.terminal = true;
             ends.source = Some(input);
-            return Ok((Stdio::Terminal(size), ends, Some(sink)));
+            return Ok((Stdio::Terminal(size), ends, Some(sink), None));
+        }
+        CommandIo::Lent { size, sink, lend } => {
+            ends.terminal = true;
+            return Ok((Stdio::Terminal(size), ends, Some(sink), Some(lend)));
         }
         CommandIo::Capture { input: None } => (None, None),
         CommandIo::Capture { input: Some(bytes) } => {
@@ -367,18 +403,20 @@ fn streams(io: CommandIo<'_>) -> std::io::Result<Streams<'_>> {
         Stdio::Three([stdin, stdout_writer, stderr_writer]),
         ends,
         sink,
+        None,
     ))
 }
 
 fn attach_terminal(ends: &mut Ends, master: OwnedFd) -> Result<(), Problem> {
-    let failed = |error: std::io::Error| {
-        Problem::new(
-            ErrorCode::SpawnFailed,
-            format!("cannot use the command's terminal: {error}"),
-        )
-    };
-    pump::set_nonblocking(&master).map_err(failed)?;
-    ends.stdin = Some(master.try_clone().map_err(failed)?);
+    pump::set_nonblocking(&master).map_err(unusable_terminal)?;
+    ends.stdin = Some(master.try_clone().map_err(unusable_terminal)?);
     ends.stdout = Some(master);
     Ok(())
+}
+
+fn unusable_terminal(error: std::io::Error) -> Problem {
+    Problem::new(
+        ErrorCode::SpawnFailed,
+        format!("cannot use the command's terminal: {error}"),
+    )
 }

@@ -388,6 +388,7 @@ impl Pump<'_, '_, '_> {
                         );
                     }
                 }
+                Request::Sync => self.control.answer_sync(),
                 Request::Signal(number) => command.signal(Recipient::Leader, number),
                 Request::Resize(size) => {
                     if let (true, Some(master)) = (ends.terminal, &ends.stdout) {
