@@ -1,5 +1,6 @@
 //! The journal in a SQLite file: many processes append at once, readers see a prefix.
 
+mod index;
 mod open;
 mod read;
 mod retain;

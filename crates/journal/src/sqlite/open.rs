@@ -23,7 +23,7 @@ use crate::signal::Signal;
 const APPLICATION_ID: i32 = 0x6366_646D;
 
 /// Each step makes the format of its number plus one; `user_version` says how many were taken.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
 
 /// The newest format.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;

@@ -8,7 +8,7 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 
 use super::SqliteJournal;
-use super::write::{SPAN_EVENTS, nanoseconds};
+use super::index::{SPAN_EVENTS, indexed, nanoseconds};
 use crate::body::{self, Hash, hex, unhex};
 use crate::error::JournalError;
 use crate::journal::{Bodies, Direction, Head, Page, Query, Window};
@@ -56,7 +56,7 @@ struct Search {
     /// Bounds of the time in nanoseconds: from, and before.
     times: (Option<i64>, Option<i64>),
     direction: Direction,
-    /// One more than the page, to see whether more follow.
+    /// Most positions to find.
     wanted: usize,
 }
 
@@ -88,21 +88,39 @@ impl SqliteJournal {
         let head = self.head_of(connection)?;
         let window = self.window_of(connection)?;
         let limit = query.page_events();
-        let mut positions = match search(connection, query, &window, &head).map_err(&failed)? {
-            Some(search) => search.positions(connection).map_err(&failed)?,
-            None => Vec::new(),
-        };
-        let more = positions.len() > limit;
-        positions.truncate(limit);
-        let mut events = Vec::with_capacity(positions.len());
-        for pos in positions {
-            let event = self
-                .event_at(connection, pos)?
-                .ok_or_else(|| self.corrupt(format!("the body of position {pos} is missing")))?;
-            events.push(match query.bodies {
-                Bodies::Referenced => event,
-                Bodies::Resolved => self.resolve(event)?,
-            });
+        let indexed = indexed(connection).map_err(&failed)?;
+        let bounds = bounds(query, &window, &head);
+        // One more than the page, to see whether more follow.
+        let wanted = limit + 1;
+        let mut events = Vec::new();
+        if query.direction == Direction::Backward {
+            self.read_tail(connection, query, &bounds, indexed, wanted, &mut events)?;
+        }
+        let left = wanted - events.len();
+        if left > 0 {
+            let low_and_high = (bounds.0, bounds.1.min(indexed));
+            let found = search(connection, query, low_and_high, left).map_err(&failed)?;
+            let positions = match found {
+                Some(search) => search.positions(connection).map_err(&failed)?,
+                None => Vec::new(),
+            };
+            for pos in positions {
+                let event = self.event_at(connection, pos)?.ok_or_else(|| {
+                    self.corrupt(format!("the body of position {pos} is missing"))
+                })?;
+                events.push(event);
+            }
+        }
+        if query.direction == Direction::Forward {
+            self.read_tail(connection, query, &bounds, indexed, wanted, &mut events)?;
+        }
+        let more = events.len() > limit;
+        events.truncate(limit);
+        if query.bodies == Bodies::Resolved {
+            events = events
+                .into_iter()
+                .map(|event| self.resolve(event))
+                .collect::<Result<_, _>>()?;
         }
         Ok(Page {
             events,
@@ -110,6 +128,33 @@ impl SqliteJournal {
             head,
             window,
         })
+    }
+
+    /// Adds the events that match among those that have no index entries yet.
+    fn read_tail(
+        &self,
+        connection: &Connection,
+        query: &Query,
+        bounds: &(u64, u64),
+        indexed: u64,
+        wanted: usize,
+        events: &mut Vec<Event>,
+    ) -> Result<(), JournalError> {
+        let mut positions = bounds.0.max(indexed + 1)..=bounds.1;
+        while events.len() < wanted {
+            let pos = match query.direction {
+                Direction::Forward => positions.next(),
+                Direction::Backward => positions.next_back(),
+            };
+            let Some(pos) = pos else { break };
+            let event = self
+                .event_at(connection, pos)?
+                .ok_or_else(|| self.corrupt(format!("the body of position {pos} is missing")))?;
+            if query.filter.accepts(&event) {
+                events.push(event);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn event_at(
@@ -166,10 +211,17 @@ impl SqliteJournal {
             .query_row([id.as_str()], |row| row.get::<_, i64>(0))
             .optional()
             .map_err(&failed)?;
-        match pos {
-            Some(pos) => self.event_at(connection, pos as u64),
-            None => Ok(None),
+        if let Some(pos) = pos {
+            return self.event_at(connection, pos as u64);
         }
+        let (newest, _) = newest(connection).map_err(&failed)?;
+        for pos in indexed(connection).map_err(&failed)? + 1..=newest {
+            let event = self.event_at(connection, pos)?;
+            if event.as_ref().is_some_and(|event| event.id == *id) {
+                return Ok(event);
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn stored_at(
@@ -199,12 +251,22 @@ impl SqliteJournal {
     }
 }
 
-/// Turns names and times into numbers; `None` when nothing can match.
+/// Gives the first and the last position that a query may find.
+fn bounds(query: &Query, window: &Window, head: &Head) -> (u64, u64) {
+    let (low, high) = (window.first_pos, head.pos);
+    match (query.direction, query.after) {
+        (_, None) => (low, high),
+        (Direction::Forward, Some(after)) => (low.max(after.saturating_add(1)), high),
+        (Direction::Backward, Some(before)) => (low, high.min(before.saturating_sub(1))),
+    }
+}
+
+/// Turns names and times into numbers; `None` when nothing that is indexed can match.
 fn search(
     connection: &Connection,
     query: &Query,
-    window: &Window,
-    head: &Head,
+    (mut low, mut high): (u64, u64),
+    wanted: usize,
 ) -> Result<Option<Search>, rusqlite::Error> {
     let filter = &query.filter;
     let mut subjects = Vec::new();
@@ -231,11 +293,8 @@ fn search(
             Some(kinds)
         }
     };
-    let (mut low, mut high) = (window.first_pos, head.pos);
-    match (query.direction, query.after) {
-        (_, None) => {}
-        (Direction::Forward, Some(after)) => low = low.max(after.saturating_add(1)),
-        (Direction::Backward, Some(before)) => high = high.min(before.saturating_sub(1)),
+    if low > high {
+        return Ok(None);
     }
     let times = (filter.from.map(nanoseconds), filter.to.map(nanoseconds));
     if times != (None, None) {
@@ -262,7 +321,7 @@ fn search(
         positions: (low, high),
         times,
         direction: query.direction,
-        wanted: query.page_events() + 1,
+        wanted,
     }))
 }
 

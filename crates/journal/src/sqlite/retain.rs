@@ -5,8 +5,8 @@ use cofferdam_core::id::EventId;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::SqliteJournal;
-use super::read::{epoch, first};
-use super::write::SPAN_EVENTS;
+use super::index::SPAN_EVENTS;
+use super::read::first;
 use crate::body::{Hash, Prepared, hex};
 use crate::error::JournalError;
 use crate::journal::{Retained, Window};
@@ -39,7 +39,9 @@ impl SqliteJournal {
                 // The event that says so is added first, so that the log is never empty.
                 let event = retained_event(self.ambient.as_ref(), first_pos, &anchor);
                 let prepared = Prepared::new(&event);
-                batch.append(&epoch(connection)?, &[event], &[prepared])?;
+                batch.append(&[event], &[prepared])?;
+                // What is counted in names has to be counted before it goes.
+                batch.index()?;
                 connection.execute("DELETE FROM event WHERE pos < ?1", [first_pos as i64])?;
                 connection.execute("DELETE FROM body WHERE pos < ?1", [first_pos as i64])?;
                 connection.execute(

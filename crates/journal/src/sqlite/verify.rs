@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use rusqlite::Connection;
 
 use super::SqliteJournal;
+use super::index::{Columns, TAIL_EVENTS, indexed};
 use super::read::{epoch, first};
-use super::write::Columns;
 use crate::body::{self, Hash, hex};
 use crate::error::JournalError;
 use crate::journal::{Fault, Head, Verification};
@@ -40,8 +40,10 @@ impl SqliteJournal {
         let failed = self.failed("verify");
         let (first_pos, anchor) = first(connection).map_err(&failed)?;
         let epoch = epoch(connection).map_err(&failed)?;
+        let indexed = indexed(connection).map_err(&failed)?;
         let mut walk = Walk {
             epoch: &epoch,
+            indexed,
             next: first_pos,
             previous: anchor,
             seqs: HashMap::new(),
@@ -97,6 +99,12 @@ impl SqliteJournal {
                 Some(false) => {}
             }
         }
+        if verification.fault.is_none() && walk.next > indexed + TAIL_EVENTS {
+            verification.fault = Some(Fault {
+                pos: indexed + 1,
+                what: "the index entries of the newest events are missing".to_owned(),
+            });
+        }
         if verification.fault.is_none() {
             verification.fault = index_fault(connection, walk.next);
         }
@@ -145,10 +153,24 @@ fn row_of(row: &rusqlite::Row<'_>) -> Result<Row, rusqlite::Error> {
 /// What the next event must follow.
 struct Walk<'a> {
     epoch: &'a str,
+    /// The newest position that has an index entry.
+    indexed: u64,
     next: u64,
     previous: Hash,
     seqs: HashMap<String, u64>,
     digests: BTreeSet<(u64, String)>,
+}
+
+impl Row {
+    fn has_columns(&self, columns: &Columns<'_>) -> bool {
+        self.time == Some(columns.time)
+            && self.id.as_deref() == Some(&columns.id)
+            && self.kind.as_deref() == Some(&columns.kind)
+            && self.conversation.as_deref() == columns.conversation.as_deref()
+            && self.agent.as_deref() == columns.agent.as_deref()
+            && self.thread.as_deref() == columns.thread.as_deref()
+            && self.task.as_deref() == columns.task.as_deref()
+    }
 }
 
 impl Walk<'_> {
@@ -170,15 +192,7 @@ impl Walk<'_> {
                 return Err(format!("the number {} breaks its conversation", event.seq));
             }
         }
-        let columns = Columns::of(&event);
-        let same = row.time == Some(columns.time)
-            && row.id.as_deref() == Some(columns.id)
-            && row.kind.as_deref() == Some(columns.kind)
-            && row.conversation.as_deref() == columns.conversation
-            && row.agent.as_deref() == columns.agent
-            && row.thread.as_deref() == columns.thread
-            && row.task.as_deref() == columns.task;
-        if !same {
+        if event.pos <= self.indexed && !row.has_columns(&Columns::of(&event)) {
             return Err("the index entry says something else than the event".to_owned());
         }
         let mut digests = Vec::new();

@@ -112,10 +112,14 @@ fn rows_that_were_taken_out_or_moved_are_named() {
             1,
         ),
         ("UPDATE body SET hash = zeroblob(32) WHERE pos = 4", 4),
+        ("UPDATE body SET hash = zeroblob(32) WHERE pos = 67", 67),
+        ("DELETE FROM body WHERE pos = 67", 67),
+        ("DELETE FROM event", 1),
     ];
     for (change, pos) in faults {
         let directory = tempfile::tempdir().expect("a directory");
-        fill(&open(directory.path()), 12);
+        // Enough for index entries, and a few without.
+        fill(&open(directory.path()), 70);
         let connection =
             rusqlite::Connection::open(directory.path().join("data/journal.db")).expect("open");
         connection.execute_batch(change).expect("changed");
@@ -187,9 +191,38 @@ fn a_newer_journal_is_read_and_not_written() {
     assert!(
         refused
             .to_string()
-            .ends_with("has format 9, this version knows up to 1")
+            .ends_with("has format 9, this version knows up to 2")
     );
     assert_eq!(journal.head().expect("a head").pos, 3);
+}
+
+#[test]
+fn a_journal_of_the_format_before_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // As many as make the index complete, as it always was then.
+    fill(&open(directory.path()), 64);
+    let connection =
+        rusqlite::Connection::open(directory.path().join("data/journal.db")).expect("open");
+    let entries: i64 = connection
+        .query_row("SELECT max(pos) FROM event", [], |row| row.get(0))
+        .expect("a number");
+    assert_eq!(entries, 64);
+    connection
+        .pragma_update(None, "user_version", 1)
+        .expect("set");
+    drop(connection);
+    let journal = open(directory.path());
+    assert_eq!(journal.access(), Access::ReadWrite);
+    let made = task_event(&FixedAmbient::default(), "exec.output", "conv_a", "task_1");
+    let place = journal.append(&[made]).expect("room")[0];
+    assert_eq!((place.pos, place.seq), (65, 65));
+    assert_eq!(journal.verify().expect("readable").fault, None);
+    let connection =
+        rusqlite::Connection::open(directory.path().join("data/journal.db")).expect("open");
+    let format: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .expect("a number");
+    assert_eq!(format, 2);
 }
 
 #[test]

@@ -1,0 +1,4 @@
+-- Format 2 of the journal: the tables are those of format 1.
+--
+-- The newest events may have no rows but in `body` and `content`: fewer than 64 after an append, see
+-- `index.rs`. A version that knows only format 1 would miss them and give their numbers again.
