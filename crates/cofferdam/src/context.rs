@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cofferdam_core::ambient::Ambient;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_exec::Settled;
-use cofferdam_journal::{DataDir, Journal, MemoryJournal, SqliteJournal, SystemAmbient};
+use cofferdam_journal::{DataDir, Journal, MemoryJournal, Patience, SqliteJournal, SystemAmbient};
 use cofferdam_runtime::{Runtime, RuntimeOptions, Surroundings};
 
 use crate::arguments::CommonArguments;
@@ -105,6 +105,7 @@ impl Context {
     pub(crate) fn runtime(&self) -> Result<Runtime, Problem> {
         let mut options = RuntimeOptions::new(self.surroundings()?, Arc::clone(&self.ambient));
         options.data_dir = Some(self.data_dir()?);
+        options.patience = self.patience();
         let runtime = Runtime::open(options)?;
         let output = self.output;
         runtime
@@ -139,9 +140,23 @@ impl Context {
         if !path.join("journal.db").exists() {
             return Ok(Arc::new(MemoryJournal::new(Arc::clone(&self.ambient))));
         }
-        let opened = DataDir::open(path)
-            .and_then(|directory| SqliteJournal::open(&directory, Arc::clone(&self.ambient)));
-        Ok(Arc::new(opened.map_err(|error| error.to_problem())?))
+        let data = DataDir::open(path).map_err(|error| error.to_problem())?;
+        Ok(Arc::new(self.open_journal(&data)?))
+    }
+
+    /// Opens the journal of a data directory, and says so when it has to be waited for.
+    pub(crate) fn open_journal(&self, data: &DataDir) -> Result<SqliteJournal, Problem> {
+        SqliteJournal::open_with_patience(data, Arc::clone(&self.ambient), self.patience())
+            .map_err(|error| error.to_problem())
+    }
+
+    /// Gives the patience of a program at whose end somebody may sit.
+    fn patience(&self) -> Patience {
+        let output = self.output;
+        Patience::default().telling(move |path| {
+            let path = path.display();
+            output.note(&format!("waiting for {path}, which another program holds"));
+        })
     }
 
     /// Gives the current directory.

@@ -32,6 +32,7 @@ mod exchange;
 mod journal;
 mod lease;
 mod memory;
+mod patience;
 mod platform;
 mod signal;
 mod sqlite;
@@ -46,4 +47,5 @@ pub use journal::{
 };
 pub use lease::{DeadLease, Lease, LeaseRecord, dead_leases, unsettled};
 pub use memory::MemoryJournal;
+pub use patience::Patience;
 pub use sqlite::SqliteJournal;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cofferdam_core::ambient::Ambient;
 use cofferdam_exec::Script;
 use cofferdam_exec::host::Surroundings;
-use cofferdam_journal::Journal;
+use cofferdam_journal::{Journal, Patience};
 
 use crate::host::HostDoor;
 
@@ -19,6 +19,8 @@ pub struct RuntimeOptions {
     pub surroundings: Surroundings,
     /// Clock and randomness.
     pub ambient: Arc<dyn Ambient>,
+    /// How long the journal of the data directory is waited for, and who is told of it.
+    pub patience: Patience,
     /// A journal in place of the one in the data directory.
     pub journal: Option<Arc<dyn Journal>>,
     /// What looks at the host in place of the plane's own eyes.
@@ -34,6 +36,7 @@ impl RuntimeOptions {
             data_dir: None,
             surroundings,
             ambient,
+            patience: Patience::default(),
             journal: None,
             host: None,
             script: None,

@@ -51,6 +51,7 @@ impl Runtime {
             data_dir,
             surroundings,
             ambient,
+            patience,
             journal,
             host: door,
             script,
@@ -65,7 +66,7 @@ impl Runtime {
         let journal: Arc<dyn Journal> = match journal {
             Some(journal) => journal,
             None => Arc::new(
-                SqliteJournal::open(&directory, Arc::clone(&ambient))
+                SqliteJournal::open_with_patience(&directory, Arc::clone(&ambient), patience)
                     .map_err(|error| error.to_problem())?,
             ),
         };

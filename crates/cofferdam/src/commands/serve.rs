@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::policy_watch::PolicyWatch;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
-use cofferdam_journal::{DataDir, Journal, SqliteJournal};
+use cofferdam_journal::{DataDir, Journal};
 use cofferdam_server::{Server, ServerOptions, StopHandle};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -28,9 +28,7 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
         .with_hint("write it like 127.0.0.1:7411 or [::1]:7411")
     })?;
     let data = DataDir::open(context.data_dir()?).map_err(|error| error.to_problem())?;
-    let journal = SqliteJournal::open(&data, Arc::clone(&context.ambient))
-        .map_err(|error| error.to_problem())?;
-    let journal: Arc<dyn Journal> = Arc::new(journal);
+    let journal: Arc<dyn Journal> = Arc::new(context.open_journal(&data)?);
     let mut options = ServerOptions::new(
         listen,
         data,

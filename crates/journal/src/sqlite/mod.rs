@@ -25,6 +25,7 @@ use crate::journal::{
     Access, Appended, ContentReference, ContentSink, Head, Journal, Page, Query, Retained,
     Verification, Window,
 };
+use crate::patience::Waiting;
 use crate::signal::Signal;
 pub(crate) use retain::retained_event;
 use write::Writer;
@@ -40,7 +41,7 @@ const READERS_KEPT: usize = 4;
 pub struct SqliteJournal {
     path: PathBuf,
     access: Access,
-    patience: Duration,
+    waiting: Waiting,
     content: ContentStore,
     ambient: Arc<dyn Ambient>,
     writer: Mutex<Writer>,

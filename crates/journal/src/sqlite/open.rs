@@ -1,9 +1,9 @@
 //! Opening: a new file is made under a lock, an old one is brought up to date, a newer one is read.
 
 use std::fmt::Write as _;
+use std::fs::TryLockError;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use cofferdam_core::ambient::Ambient;
 use rusqlite::config::DbConfig;
@@ -16,6 +16,7 @@ use crate::content::ContentStore;
 use crate::data_dir::DataDir;
 use crate::error::JournalError;
 use crate::journal::Access;
+use crate::patience::{Patience, Waiting};
 use crate::platform;
 use crate::signal::Signal;
 
@@ -32,35 +33,33 @@ pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 /// in the log, so that a long one would make every short run slow.
 const CHECKPOINT_PAGES: u32 = 512;
 
-/// Longest time for which a lock of another writer is waited for.
-const PATIENCE: Duration = Duration::from_secs(15);
-
 impl SqliteJournal {
     /// Opens the journal of a data directory, and makes it where there is none.
     ///
     /// A journal of a newer version is opened for reading only: [`Access::Newer`].
     pub fn open(directory: &DataDir, ambient: Arc<dyn Ambient>) -> Result<Self, JournalError> {
-        Self::open_with_patience(directory, ambient, PATIENCE)
+        Self::open_with_patience(directory, ambient, Patience::default())
     }
 
-    /// Opens as [`SqliteJournal::open`] does, with another limit to waiting for a lock, after which an
-    /// operation fails with `journal_locked`.
+    /// Opens as [`SqliteJournal::open`] does, and says how long locks of other programs are waited
+    /// for; then an operation fails with `journal_locked`.
     pub fn open_with_patience(
         directory: &DataDir,
         ambient: Arc<dyn Ambient>,
-        patience: Duration,
+        patience: Patience,
     ) -> Result<Self, JournalError> {
         let path = directory.journal();
+        let waiting = Waiting::new(path.clone(), patience);
         let failed = |error| JournalError::from_sqlite("open", &path, &error);
         let mut connection = if path.exists() {
-            connect(&path, patience)?
+            connect(&path, &waiting)?
         } else {
-            make(directory, ambient.as_ref(), patience)?
+            make(directory, ambient.as_ref(), &waiting)?
         };
         let mut version = inspect(&connection, &path)?;
         if version < VERSION {
             drop(connection);
-            connection = make(directory, ambient.as_ref(), patience)?;
+            connection = make(directory, ambient.as_ref(), &waiting)?;
             version = inspect(&connection, &path)?;
         }
         let access = if version > VERSION {
@@ -72,7 +71,7 @@ impl SqliteJournal {
         };
         Ok(Self {
             access,
-            patience,
+            waiting,
             content: ContentStore::new(directory.content()),
             ambient,
             writer: Mutex::new(Writer::new(connection, version)),
@@ -83,19 +82,17 @@ impl SqliteJournal {
     }
 
     pub(super) fn open_reader(&self) -> Result<Connection, JournalError> {
-        connect(&self.path, self.patience)
+        connect(&self.path, &self.waiting)
     }
 }
 
-fn connect(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
+fn connect(path: &Path, waiting: &Waiting) -> Result<Connection, JournalError> {
     let failed = |error| JournalError::from_sqlite("open", path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    let mut since = Instant::now();
+    let mut wait = waiting.begin();
     connection
-        .busy_handler(Some(move |tries| {
-            wait_for_lock(tries, &mut since, patience)
-        }))
+        .busy_handler(Some(move |tries| wait.go_on(tries)))
         .map_err(failed)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
@@ -111,21 +108,6 @@ fn connect(path: &Path, patience: Duration) -> Result<Connection, JournalError> 
         ))
         .map_err(failed)?;
     Ok(connection)
-}
-
-/// Waits for a lock in short steps, and tells whether to go on.
-fn wait_for_lock(tries: i32, waiting_since: &mut Instant, patience: Duration) -> bool {
-    if tries == 0 {
-        *waiting_since = Instant::now();
-    } else if waiting_since.elapsed() >= patience {
-        return false;
-    }
-    // Short at first, because an append takes a tenth of a millisecond. What the process and the try
-    // add makes two that began together part.
-    let half = (100_u64 << tries.clamp(0, 6)).min(5_000);
-    let spread = u64::from(std::process::id()) * 7_919 + u64::from(tries.unsigned_abs()) * 104_729;
-    std::thread::sleep(Duration::from_micros(half + spread % half));
-    true
 }
 
 /// Tells the format of the file; 0 when it is empty.
@@ -158,17 +140,27 @@ fn inspect(connection: &Connection, path: &Path) -> Result<u32, JournalError> {
 fn make(
     directory: &DataDir,
     ambient: &dyn Ambient,
-    patience: Duration,
+    waiting: &Waiting,
 ) -> Result<Connection, JournalError> {
     let path = directory.journal();
     let lock_path = directory.path().join("journal.lock");
     let lock = platform::open_private(&lock_path)
         .map_err(|source| JournalError::from_io("create", &lock_path, source))?;
-    lock.lock()
-        .map_err(|source| JournalError::from_io("lock", &lock_path, source))?;
+    let mut wait = waiting.begin();
+    let mut tries = 0;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if wait.go_on(tries) => tries += 1,
+            Err(TryLockError::WouldBlock) => return Err(JournalError::Locked { path: lock_path }),
+            Err(TryLockError::Error(source)) => {
+                return Err(JournalError::from_io("lock", &lock_path, source));
+            }
+        }
+    }
     platform::open_private(&path)
         .map_err(|source| JournalError::from_io("create", &path, source))?;
-    let connection = connect(&path, patience)?;
+    let connection = connect(&path, waiting)?;
     let failed = |error| JournalError::from_sqlite("create", &path, &error);
     let version = inspect(&connection, &path)?;
     if version >= VERSION {

@@ -244,6 +244,7 @@ impl SqliteJournal {
             .writer()
             .transaction(|batch| batch.append(events, &prepared))
             .map_err(self.failed("append to"))?;
+        self.waiting.succeeded();
         // Retention may have taken an equal body away just before this event came to name it.
         put_contents()?;
         self.signal.raise();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cofferdam_core::ambient::FixedAmbient;
 use cofferdam_core::error::ErrorCode;
-use cofferdam_journal::{Access, DataDir, Journal, JournalError, Query, SqliteJournal};
+use cofferdam_journal::{Access, DataDir, Journal, JournalError, Patience, Query, SqliteJournal};
 use serde_json::json;
 
 use crate::support::{Mounted, event, open, task_event};
@@ -267,7 +267,7 @@ fn a_journal_that_stays_locked_is_said_to_be() {
     let journal = SqliteJournal::open_with_patience(
         &data,
         Arc::new(FixedAmbient::default()),
-        std::time::Duration::from_millis(60),
+        Patience::at_most(std::time::Duration::from_millis(60)),
     )
     .expect("opened");
     let holder = rusqlite::Connection::open(data.journal()).expect("open");

@@ -134,3 +134,31 @@ fn a_short_run_pays_little_for_the_journal() {
         Duration::from_micros(1_500),
     );
 }
+
+#[test]
+fn intent_and_outcome_cost_little() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let journal = open(directory.path());
+    let ambient = SystemAmbient::new();
+    let mut pairs: Vec<Duration> = (0..3_000)
+        .map(|_| {
+            let mut made = event(&ambient, "exec.intended", json!({"argv": "x".repeat(300)}));
+            let begun = Instant::now();
+            journal.append(std::slice::from_ref(&made)).expect("room");
+            made.kind = "exec.ended".to_owned();
+            made.data = json!({"output": "x".repeat(900)});
+            journal.append(&[made]).expect("room");
+            begun.elapsed()
+        })
+        .collect();
+    pairs.sort_unstable();
+    println!(
+        "median {:?}, p95 {:?}, worst {:?}",
+        pairs[1_500], pairs[2_850], pairs[2_999]
+    );
+    hold(
+        "an intent and an outcome (median)",
+        pairs[1_500],
+        Duration::from_micros(200),
+    );
+}
