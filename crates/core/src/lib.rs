@@ -17,6 +17,7 @@
 pub mod ambient;
 pub mod authority;
 pub mod bytes;
+pub mod commands;
 pub mod decide;
 pub mod error;
 pub mod event;

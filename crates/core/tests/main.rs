@@ -1,5 +1,7 @@
 //! Rules of the core as others use them: policies, layers, plans.
 
+#[path = "main/commands.rs"]
+mod commands;
 #[path = "main/fixture.rs"]
 mod fixture;
 #[path = "main/hosts.rs"]

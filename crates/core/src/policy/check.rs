@@ -1,9 +1,10 @@
 //! What is refused when a policy is read: fields that nothing enforces, values that contradict.
 
-use super::document::{Permission, PolicyDocument, ProviderChoice};
+use super::document::{CommandDecision, CommandRule, Permission, PolicyDocument, ProviderChoice};
 use super::effective::Layer;
 use super::hosts::HostEntry;
 use crate::bytes::BytePath;
+use crate::commands::check_command_rules;
 use crate::error::{ErrorCode, Problem};
 use crate::ports::{PublishRule, ReachAddress};
 use crate::spec::{Access, Network, ProviderKind};
@@ -42,7 +43,7 @@ pub fn check_document(document: &PolicyDocument, layer: Layer) -> Result<(), Pro
             "name it on the command line: --profile NAME",
         ));
     }
-    check_values(document)?;
+    check_values(document, layer)?;
     check_contradictions(document, layer)
 }
 
@@ -57,12 +58,6 @@ fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
         return Err(unsupported(
             "seed",
             "name ignored files that a fresh tree needs in .worktreeinclude",
-        ));
-    }
-    if is_filled(document.commands.as_ref()) {
-        return Err(unsupported(
-            "commands",
-            "say by paths, network and environment what a command may do",
         ));
     }
     if document
@@ -135,7 +130,7 @@ fn check_name(field: &str, name: &str) -> Result<(), Problem> {
     Err(invalid(field, text).with_hint("letters, digits and _, with * at the end only"))
 }
 
-fn check_values(document: &PolicyDocument) -> Result<(), Problem> {
+fn check_values(document: &PolicyDocument, layer: Layer) -> Result<(), Problem> {
     for (field, paths) in [
         ("read", &document.read),
         ("write", &document.write),
@@ -184,6 +179,9 @@ fn check_values(document: &PolicyDocument) -> Result<(), Problem> {
                 .map_err(|problem| problem.with_field(field))?;
         }
     }
+    if let Some(rules) = &document.commands {
+        check_command_rules(rules, layer)?;
+    }
     for text in document.reach.iter().flatten() {
         text.parse::<ReachAddress>()?;
     }
@@ -226,6 +224,14 @@ fn check_contradictions(document: &PolicyDocument, layer: Layer) -> Result<(), P
             "require",
             format!("only the managed policy may require, this is the {layer} layer"),
         ));
+    }
+    let allows = |rule: &CommandRule| rule.decision == CommandDecision::Allow;
+    if layer == Layer::Managed && document.commands.iter().flatten().any(allows) {
+        return Err(contradiction(
+            "commands",
+            "the managed policy grants nothing, and a rule about commands allows",
+        )
+        .with_hint("say ask or deny; what is to be allowed stands in the user's policy"));
     }
     for denied in document.deny_read.iter().flatten() {
         for (field, paths) in [("read", &document.read), ("write", &document.write)] {

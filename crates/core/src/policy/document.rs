@@ -255,17 +255,29 @@ pub struct AllowDocument {
     pub devices: Option<Vec<BytePath>>,
 }
 
-/// A rule about single commands.
+/// A rule about single commands. It advises: the walls are what holds.
+///
+/// Each word may be several alternatives (`push|pull`) and hold `*` for any run of characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRule {
-    /// Words that the command begins with.
+    /// Words that the command begins with, the program first: its name, or a path.
     pub command: Vec<String>,
+    /// Words of which each stands somewhere after them; `-f` is also found in `-rf`, `--force` in
+    /// `--force=yes`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub has: Vec<String>,
     /// What happens then.
     pub decision: CommandDecision,
     /// Why, for whoever is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub justification: Option<String>,
+    /// Command lines for which it fires; checked when the policy is read.
+    #[serde(default, rename = "match", skip_serializing_if = "Vec::is_empty")]
+    pub matches: Vec<String>,
+    /// Command lines for which it does not fire; checked when the policy is read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_match: Vec<String>,
 }
 
 /// What a rule about commands decides.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::document::{
-    ByteSize, Caches, Inherit, Permission, ProtectRule, ProviderChoice, Seconds,
+    ByteSize, Caches, CommandRule, Inherit, Permission, ProtectRule, ProviderChoice, Seconds,
 };
 use super::hosts::{HostEntry, HostSet};
 use crate::bytes::BytePath;
@@ -139,6 +139,9 @@ pub struct EffectivePolicy {
     pub publish: Vec<Sourced<PublishRule>>,
     /// Shell commands that prepare a fresh tree.
     pub setup: Sourced<Vec<String>>,
+    /// Rules about single commands, in the order of the layers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<Sourced<CommandRule>>,
     /// Which operations ask.
     pub permission: Sourced<Permission>,
     /// Wishes of the project file that would widen.
@@ -224,6 +227,7 @@ impl EffectivePolicy {
             reach: Vec::new(),
             publish: Vec::new(),
             setup: plain(Vec::new()),
+            commands: Vec::new(),
             permission: plain(Permission::Unrestricted),
             proposals: Vec::new(),
         }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effective::{EffectivePolicy, Layer, Proposal};
 use crate::bytes::BytePath;
+use crate::commands::CommandJudgement;
 use crate::facts::FoundHost;
 use crate::spec::{EnclosureSpec, Enforce, Gap, LaunchSpec, Mechanism};
 
@@ -22,6 +23,9 @@ pub struct Explanation {
     pub gaps: Vec<Gap>,
     /// The plan.
     pub launch: LaunchSpec,
+    /// Which simple commands the command line has, and which rule fires for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<CommandJudgement>,
 }
 
 /// A value and where it comes from.
@@ -61,11 +65,19 @@ impl Explanation {
             proposals: policy.proposals.clone(),
             gaps: launch.enclosure.gaps.clone(),
             launch,
+            commands: None,
         }
     }
 }
 
 impl Explanation {
+    /// Adds what the rules about commands say about the command line.
+    #[must_use]
+    pub fn with_commands(mut self, judgement: CommandJudgement) -> Self {
+        self.commands = Some(judgement);
+        self
+    }
+
     /// Adds hosts that files of the workspace name and that are allowed to nobody by that.
     #[must_use]
     pub fn with_proposed(mut self, hosts: &[FoundHost]) -> Self {

@@ -48,6 +48,10 @@ pub const NARROWING: &[(&str, &str)] = &[
         "neither, it runs inside the walls; a request may not set it",
     ),
     (
+        "commands",
+        "more rules that ask or deny; a project file only proposes what allows",
+    ),
+    (
         "permission",
         "readonly < approval < auto_approval < unrestricted",
     ),
@@ -205,6 +209,7 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
     add(&mut policy.write, document.write.as_ref(), layer);
     add(&mut policy.deny_read, document.deny_read.as_ref(), layer);
     add(&mut policy.protect, document.protect.as_ref(), layer);
+    add(&mut policy.commands, document.commands.as_ref(), layer);
     let reach = parsed(document.reach.as_ref());
     add(&mut policy.reach, reach.as_ref(), layer);
     let publish = parsed(document.publish.as_ref());

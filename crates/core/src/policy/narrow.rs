@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::document::{PolicyDocument, ProviderChoice};
+use super::document::{CommandDecision, PolicyDocument, ProviderChoice};
 use super::effective::{EffectivePolicy, Layer, Proposal, Sourced};
 use super::hosts::HostEntry;
 use super::merge::{add, is_at_least, is_subset, parsed, publishes};
@@ -274,6 +274,16 @@ pub(super) fn narrow(
             narrower.refuse("setup", setup, WITHOUT_WALLS);
         } else {
             policy.setup = Sourced::new(setup.clone(), layer);
+        }
+    }
+    if let Some(rules) = &document.commands {
+        let (allowing, stricter): (Vec<_>, Vec<_>) = rules
+            .iter()
+            .cloned()
+            .partition(|rule| rule.decision == CommandDecision::Allow);
+        add(&mut policy.commands, Some(&stricter), layer);
+        for rule in allowing {
+            narrower.refuse("commands", &rule, "only the owner may allow a command");
         }
     }
     narrower.lower("permission", &mut policy.permission, document.permission);

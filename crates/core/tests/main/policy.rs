@@ -132,10 +132,6 @@ fn fields_that_nothing_enforces_are_refused() {
         ),
         ("reach", "reach = [\"10.0.0.5:5432\"]"),
         ("seed", "seed = [\".env\"]"),
-        (
-            "commands",
-            "commands = [{ command = [\"rm\"], decision = \"deny\" }]",
-        ),
         ("profile", "profile = \"codex\""),
         ("permission", "permission = \"approval\""),
         ("env.secrets", "[env]\nsecrets = { A = \"B\" }"),
@@ -401,7 +397,7 @@ fn the_runners_policy_is_taken_over() {
 fn the_schema_and_the_table_of_narrowing_name_every_field() {
     let schema = policy_schema();
     let fields = schema["properties"].as_object().expect("fields");
-    let told = ["schema", "require", "profile", "commands", "seed"];
+    let told = ["schema", "require", "profile", "seed"];
     for field in fields.keys() {
         let is_told = NARROWING
             .iter()
