@@ -1,8 +1,15 @@
 //! What is decided about a command before anything starts.
 
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::commands::{CommandJudgement, CompiledRules, judge, see_argv, see_shell};
+use cofferdam_core::decide::Verdict;
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::operation::CommandForm;
 use cofferdam_core::policy::{EffectivePolicy, Permission};
+use cofferdam_core::spec::ProviderKind;
 use serde::Serialize;
+
+use crate::run::FrontDoor;
 
 /// A decision, the rule that fired and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,5 +40,70 @@ pub(crate) fn decide(policy: &EffectivePolicy) -> Result<Decision, Problem> {
         )
         .with_field("permission")
         .with_hint("say permission = \"unrestricted\" and workspace = \"read\"")),
+    }
+}
+
+/// Holds a command line against the policy's rules about commands. `root` is the workspace as the
+/// command sees it.
+pub(crate) fn judge_command(
+    policy: &EffectivePolicy,
+    provider: ProviderKind,
+    form: &CommandForm,
+    root: &BytePath,
+) -> CommandJudgement {
+    let seen = match form {
+        CommandForm::Argv(words) => see_argv(words),
+        CommandForm::Shell(text) => see_shell(text),
+    };
+    let rules = CompiledRules::new(&policy.commands);
+    let mut judgement = judge(&rules, &seen, provider != ProviderKind::Direct, Some(root));
+    if rules.is_empty() {
+        // Without rules nobody said that commands are to be told apart.
+        judgement.verdict = Verdict::Allow;
+        "the policy has no rules about commands".clone_into(&mut judgement.why);
+    }
+    judgement
+}
+
+/// Decides by the rules about commands, where the policy has some.
+///
+/// Whoever typed the command at the keyboard has answered what a rule asks.
+///
+/// # Errors
+///
+/// `denied` and `approval_unavailable`, with the rule as their field and its justification.
+pub(crate) fn command_rules(
+    policy: &EffectivePolicy,
+    provider: ProviderKind,
+    form: &CommandForm,
+    root: &BytePath,
+    door: FrontDoor,
+) -> Result<Option<CommandJudgement>, Problem> {
+    if policy.commands.is_empty() {
+        return Ok(None);
+    }
+    let judgement = judge_command(policy, provider, form, root);
+    let rule = judgement.rule.as_ref();
+    let name = rule.map_or_else(|| "commands".to_owned(), |rule| rule.name());
+    let instead = rule.and_then(|rule| rule.justification.clone());
+    let refuse = |code, why: String, hint: &str| {
+        let hint = instead.clone().unwrap_or_else(|| hint.to_owned());
+        Err(Problem::new(code, why)
+            .with_field(name.clone())
+            .with_hint(hint))
+    };
+    let is_owner = matches!(door, FrontDoor::CommandLine | FrontDoor::Embedded);
+    match judgement.verdict {
+        Verdict::Deny => refuse(
+            ErrorCode::Denied,
+            judgement.why.clone(),
+            "leave it out; cofferdam policy explain -- COMMAND shows what each rule says",
+        ),
+        Verdict::Ask if !is_owner => refuse(
+            ErrorCode::ApprovalUnavailable,
+            format!("{}, and there is nobody to ask", judgement.why),
+            "the owner may run it, allow it by a rule, or put walls around it: --provider bwrap",
+        ),
+        Verdict::Ask | Verdict::Allow => Ok(Some(judgement)),
     }
 }

@@ -26,6 +26,7 @@ mod runtime;
 mod scribe;
 mod system;
 mod task;
+mod tools;
 
 pub use cofferdam_exec::host::Surroundings;
 pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cofferdam_core::bytes::BytePath;
+use cofferdam_core::decide::Verdict;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::id::CommandId;
@@ -15,7 +16,7 @@ use cofferdam_core::spec::{EnclosureSpec, Network, StreamPlan};
 use cofferdam_exec::{CommandIo, Control, Run};
 use serde_json::json;
 
-use crate::decide::{Decision, decide};
+use crate::decide::{Decision, command_rules, decide};
 use crate::host::{PolicyRequest, Resolved};
 use crate::idempotency::Claim;
 use crate::participants::Participants;
@@ -350,7 +351,8 @@ pub(crate) const fn streams(io: &CommandIo<'_>) -> StreamPlan {
     }
 }
 
-/// Plans a command of a request, after its directory was looked at.
+/// Plans a command of a request, after its directory was looked at and the rules about commands were
+/// asked: whatever starts a command passes here.
 pub(crate) fn plan_in(
     resolved: &Resolved,
     spec: &EnclosureSpec,
@@ -358,12 +360,19 @@ pub(crate) fn plan_in(
     door: FrontDoor,
     io: &CommandIo<'_>,
 ) -> Result<PlannedCommand, Problem> {
-    let planned = plan::plan_command(
+    let mut planned = plan::plan_command(
         &resolved.policy,
         spec,
         &resolved.facts,
         command,
         door.options(streams(io)),
+    )?;
+    planned.judgement = command_rules(
+        &resolved.policy,
+        spec.provider,
+        &command.command,
+        &spec.workspace,
+        door,
     )?;
     if spec.provider != cofferdam_core::spec::ProviderKind::Memory {
         check_directory(spec, &planned.spec.cwd)?;
@@ -411,10 +420,7 @@ fn decided(
     spec: &EnclosureSpec,
     planned: &PlannedCommand,
 ) -> Line {
-    Line::new(
-        event_type::POLICY_DECIDED,
-        &opening.who.subject(),
-        json!({
+    let mut data = json!({
             "operation": "run_command",
             "verdict": decision.verdict,
             "rule": decision.rule,
@@ -425,8 +431,14 @@ fn decided(
             "policy": policy.digest(),
             "proposals": policy.proposals,
             "clamps": planned.clamps,
-        }),
-    )
+    });
+    if let Some(judgement) = &planned.judgement {
+        data["commands"] = json!(judgement);
+        if judgement.verdict == Verdict::Ask {
+            data["answered_by"] = json!(opening.door.as_str());
+        }
+    }
+    Line::new(event_type::POLICY_DECIDED, &opening.who.subject(), data)
 }
 
 /// Tells that another provider than the wished one is in effect.

@@ -14,6 +14,7 @@ use cofferdam_exec::host::{self, Surroundings};
 use cofferdam_exec::{Plane, PlaneOptions, Settled};
 use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 
+use crate::decide::judge_command;
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 use crate::options::RuntimeOptions;
 use crate::scribe::Scribe;
@@ -196,12 +197,21 @@ impl Runtime {
             &request,
             CommandOptions::command_line(StreamPlan::Pipes),
         )?;
+        let judgement = command.map(|command| {
+            let provider = enclosure.provider;
+            let root = &enclosure.workspace;
+            judge_command(&resolved.policy, provider, &command.command, root)
+        });
         let launch = LaunchSpec {
             enclosure,
             command: planned.spec,
         };
         let proposed = &resolved.facts.network.proposed;
-        Ok(Explanation::new(&resolved.policy, launch).with_proposed(proposed))
+        let explanation = Explanation::new(&resolved.policy, launch).with_proposed(proposed);
+        Ok(match judgement {
+            Some(judgement) => explanation.with_commands(judgement),
+            None => explanation,
+        })
     }
 }
 

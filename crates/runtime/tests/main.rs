@@ -24,6 +24,9 @@ mod checks;
 #[path = "main/modes.rs"]
 mod modes;
 
+#[path = "main/rules.rs"]
+mod rules;
+
 #[path = "main/agents.rs"]
 mod agents;
 

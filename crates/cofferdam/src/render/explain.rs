@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cofferdam_core::commands::{CommandJudgement, Judged};
 use cofferdam_core::policy::{Explanation, Layer};
 use cofferdam_core::spec::{
     Access, CommandSpec, EnclosureSpec, Enforce, Mechanism, Mount, PathAccess, ProtectedState,
@@ -56,6 +57,39 @@ pub(crate) fn explanation(explanation: &Explanation, with_command: bool) -> Stri
     if with_command {
         text.push_str(&command(&explanation.launch.command));
     }
+    if let Some(judgement) = &explanation.commands {
+        text.push_str(&commands(judgement));
+    }
+    text
+}
+
+/// Tells what the rules about commands say about each simple command.
+fn commands(judgement: &CommandJudgement) -> String {
+    let mut text = section("Simple commands, by rules that advise (the walls hold)");
+    let mut table = Table::new(&["COMMAND", "RULES SAY", "RULE", "THROUGH"]);
+    for one in &judgement.commands {
+        let word = one.judged.as_str();
+        table.row([
+            super::one_line(&one.line, 70),
+            match one.judged {
+                Judged::Deny => paint(BAD, word),
+                Judged::Ask | Judged::Unclear => paint(CAUTION, word),
+                Judged::Allow => paint(GOOD, word),
+                _ => paint(FAINT, word),
+            },
+            one.rule
+                .as_ref()
+                .map_or_else(String::new, |rule| rule.name()),
+            one.through.join(" > "),
+        ]);
+    }
+    text.push_str(&table.render());
+    for unclear in &judgement.unclear {
+        let on = super::one_line(&unclear.on, 70);
+        let _ = writeln!(text, "{}  {on}", paint(CAUTION, &unclear.why));
+    }
+    let verdict = judgement.verdict.as_str();
+    let _ = writeln!(text, "{verdict}: {}", super::one_line(&judgement.why, 110));
     text
 }
 

@@ -61,7 +61,7 @@ fn sources(command: &SeenCommand, directories: &[&str]) -> bool {
     (verb.is("source") || verb.is("."))
         && writes_nothing(command)
         && plain(file)
-        && file.text.ends_with(".sh")
+        && file.text.strip_suffix(".sh").is_some()
         && directories.iter().any(|one| file.text.contains(one))
 }
 
@@ -80,7 +80,10 @@ fn claude(commands: &[SeenCommand], top: &[usize]) -> Option<Marks> {
                 && (is(command, &["true"])
                     || is(command, &["shopt", "-u", "extglob"])
                     || is(command, &["setopt", "NO_EXTENDED_GLOB"])
-                    || is(command, &["setopt", "NO_EXTENDED_GLOB", "NO_BARE_GLOB_QUAL"])))
+                    || is(
+                        command,
+                        &["setopt", "NO_EXTENDED_GLOB", "NO_BARE_GLOB_QUAL"],
+                    )))
     };
     preamble.iter().all(|at| known(&commands[*at])).then(|| {
         let own = preamble.iter().chain([last]);
@@ -103,7 +106,10 @@ fn writes_cwd(command: &SeenCommand) -> bool {
         && directory.starts_with('/')
         && !directory.contains("..")
         && id.is_some_and(|id| {
-            !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            !id.is_empty()
+                && id
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         })
 }
 
@@ -128,7 +134,15 @@ fn gemini(commands: &[SeenCommand], top: &[usize], from: usize) -> Option<Marks>
     let second = &commands[*top.get(1)?];
     let is_shopt = is(
         first,
-        &["shopt", "-u", "promptvars", "nullglob", "extglob", "nocaseglob", "dotglob"],
+        &[
+            "shopt",
+            "-u",
+            "promptvars",
+            "nullglob",
+            "extglob",
+            "nocaseglob",
+            "dotglob",
+        ],
     );
     let [file] = second.assignments.as_slice() else {
         return None;
@@ -148,7 +162,9 @@ fn gemini(commands: &[SeenCommand], top: &[usize], from: usize) -> Option<Marks>
         let own = if is(command, &["trap", text, "EXIT"]) {
             is_trap = true;
             true
-        } else if is_trap && is(command, &["jobs", "-p"]) && command.through.ends_with(&["trap".to_owned()])
+        } else if is_trap
+            && is(command, &["jobs", "-p"])
+            && command.through.ends_with(&["trap".to_owned()])
         {
             true
         } else {

@@ -149,7 +149,10 @@ pub fn judge(
         .collect();
     let find = |wanted: Judged| commands.iter().find(|one| one.judged == wanted);
     let told = |why: &str, one: &JudgedCommand| {
-        let reason = one.rule.as_ref().and_then(|rule| rule.justification.as_deref());
+        let reason = one
+            .rule
+            .as_ref()
+            .and_then(|rule| rule.justification.as_deref());
         match reason {
             Some(reason) => format!("{why} `{}`: {reason}", one.line),
             None => format!("{why} `{}`", one.line),
@@ -160,7 +163,11 @@ pub fn judge(
     } else if let Some(one) = find(Judged::Ask) {
         (Verdict::Ask, told("a rule asks about", one), Some(one))
     } else if let Some(unclear) = seen.unclear.first() {
-        (settle(walls), format!("{}: `{}`", unclear.why, unclear.on), None)
+        (
+            settle(walls),
+            format!("{}: `{}`", unclear.why, unclear.on),
+            None,
+        )
     } else if let Some(one) = find(Judged::Unclear).or_else(|| find(Judged::Unmatched)) {
         (settle(walls), told("no rule settles", one), Some(one))
     } else {
@@ -243,7 +250,8 @@ fn is_own(command: &SeenCommand, root: Option<&BytePath>) -> bool {
             [place] => place.known().is_some_and(|place| {
                 let up = place.split('/').any(|piece| piece == "..");
                 let within = root.is_some_and(|root| BytePath::from(place).is_within(root));
-                !up && place != "-" && !place.starts_with('~')
+                !up && place != "-"
+                    && !place.starts_with('~')
                     && (within || !place.starts_with('/'))
             }),
             _ => false,

@@ -92,7 +92,12 @@ impl CompiledRules {
         let mut made = Self::default();
         for (at, rule) in rules.iter().enumerate() {
             let compiled = Compiled {
-                words: rule.value.command.iter().map(|one| Pattern::new(one)).collect(),
+                words: rule
+                    .value
+                    .command
+                    .iter()
+                    .map(|one| Pattern::new(one))
+                    .collect(),
                 has: rule.value.has.iter().map(|one| Pattern::new(one)).collect(),
                 allows: rule.value.decision == CommandDecision::Allow,
             };
@@ -190,7 +195,13 @@ impl Compiled {
 
 /// Tells whether a program is the one that the shell would find by its name.
 fn is_plain(program: &str, name: &str) -> bool {
-    const SYSTEM: &[&str] = &["/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/"];
+    const SYSTEM: &[&str] = &[
+        "/bin/",
+        "/usr/bin/",
+        "/usr/local/bin/",
+        "/sbin/",
+        "/usr/sbin/",
+    ];
     program == name
         || SYSTEM
             .iter()
@@ -201,7 +212,13 @@ fn begin_with<'a>(patterns: &[Pattern], mut words: impl Iterator<Item = &'a Word
     let mut fires = Fires::Yes;
     for pattern in patterns {
         match words.next() {
-            None => return if fires == Fires::Yes { Fires::No } else { Fires::Maybe },
+            None => {
+                return if fires == Fires::Yes {
+                    Fires::No
+                } else {
+                    Fires::Maybe
+                };
+            }
             Some(word) if !word.exact => fires = Fires::Maybe,
             Some(word) if !pattern.matches(&word.text) => return Fires::No,
             Some(_) => {}
@@ -212,8 +229,19 @@ fn begin_with<'a>(patterns: &[Pattern], mut words: impl Iterator<Item = &'a Word
 
 /// Programs whose options with one dash are whole words.
 const WORD_OPTIONS: &[&str] = &[
-    "find", "java", "javac", "go", "gcc", "g++", "clang", "clang++", "terraform", "openssl",
-    "ffmpeg", "convert", "ip",
+    "find",
+    "java",
+    "javac",
+    "go",
+    "gcc",
+    "g++",
+    "clang",
+    "clang++",
+    "terraform",
+    "openssl",
+    "ffmpeg",
+    "convert",
+    "ip",
 ];
 
 /// Tells whether a word is, or has in it, what a rule asks for.
@@ -233,38 +261,85 @@ fn stands_in(pattern: &Pattern, program: &str, word: &Word) -> bool {
     if letters.starts_with('-') || WORD_OPTIONS.contains(&program) || letters.len() > 12 {
         return false;
     }
-    letters.chars().any(|letter| {
-        letter.is_ascii_alphanumeric() && pattern.matches(&format!("-{letter}"))
-    })
+    letters
+        .chars()
+        .any(|letter| letter.is_ascii_alphanumeric() && pattern.matches(&format!("-{letter}")))
 }
 
 /// Options that come before the word that says what a program does, with a word of their own.
 const VALUED: &[(&[&str], &[&str])] = &[
     (
         &["git"],
-        &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path"],
+        &[
+            "-C",
+            "-c",
+            "--git-dir",
+            "--work-tree",
+            "--namespace",
+            "--config-env",
+            "--exec-path",
+        ],
     ),
     (
         &["docker", "podman", "nerdctl"],
-        &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--url"],
+        &[
+            "-H",
+            "--host",
+            "-c",
+            "--context",
+            "--config",
+            "-l",
+            "--log-level",
+            "--url",
+        ],
     ),
     (
         &["kubectl", "oc", "helm"],
         &[
-            "-n", "--namespace", "--context", "--cluster", "--kubeconfig", "-s", "--server",
-            "--user", "--token", "--as", "--kube-context",
+            "-n",
+            "--namespace",
+            "--context",
+            "--cluster",
+            "--kubeconfig",
+            "-s",
+            "--server",
+            "--user",
+            "--token",
+            "--as",
+            "--kube-context",
         ],
     ),
     (
         &["npm", "pnpm", "yarn", "bun"],
-        &["--prefix", "-C", "--dir", "--cwd", "-w", "--workspace", "--filter", "-F"],
+        &[
+            "--prefix",
+            "-C",
+            "--dir",
+            "--cwd",
+            "-w",
+            "--workspace",
+            "--filter",
+            "-F",
+        ],
     ),
-    (&["cargo"], &["-C", "--config", "-Z", "--color", "--manifest-path"]),
-    (&["systemctl"], &["-H", "-M", "-p", "-t", "--host", "--machine"]),
-    (&["aws"], &["--profile", "--region", "--output", "--endpoint-url"]),
+    (
+        &["cargo"],
+        &["-C", "--config", "-Z", "--color", "--manifest-path"],
+    ),
+    (
+        &["systemctl"],
+        &["-H", "-M", "-p", "-t", "--host", "--machine"],
+    ),
+    (
+        &["aws"],
+        &["--profile", "--region", "--output", "--endpoint-url"],
+    ),
     (&["gh"], &["-R", "--repo"]),
     (&["go", "make"], &["-C", "-f"]),
-    (&["uv", "pip", "pip3"], &["--project", "--directory", "--python", "--proxy", "--log"]),
+    (
+        &["uv", "pip", "pip3"],
+        &["--project", "--directory", "--python", "--proxy", "--log"],
+    ),
 ];
 
 /// Gives the words without the options before the first one that is none.
@@ -299,15 +374,32 @@ pub(super) fn changes_nothing_else(command: &SeenCommand) -> bool {
 }
 
 fn is_number(word: &Word) -> bool {
-    word.exact && word.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+    word.exact
+        && word
+            .text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'-')
 }
 
 /// Variables that change how a program writes, not what it does.
 fn is_harmless(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TERM", "COLUMNS", "LINES", "LANG", "LC_ALL",
-        "TZ", "RUST_BACKTRACE", "RUST_LOG", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
-        "NODE_ENV", "DEBUG",
+        "CI",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "TERM",
+        "COLUMNS",
+        "LINES",
+        "LANG",
+        "LC_ALL",
+        "TZ",
+        "RUST_BACKTRACE",
+        "RUST_LOG",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "NODE_ENV",
+        "DEBUG",
     ];
     NAMES.contains(&name) || name.starts_with("LC_")
 }
@@ -315,9 +407,27 @@ fn is_harmless(name: &str) -> bool {
 /// Variables by which the shell, the loader or common programs are made to run something else.
 fn is_powerful(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "PATH", "IFS", "ENV", "BASH_ENV", "PS4", "SHELLOPTS", "BASHOPTS", "PAGER", "EDITOR",
-        "VISUAL", "BROWSER", "SHELL", "HOME", "NODE_OPTIONS", "PYTHONPATH", "PYTHONSTARTUP",
-        "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUSTC_WRAPPER", "MAKEFLAGS",
+        "PATH",
+        "IFS",
+        "ENV",
+        "BASH_ENV",
+        "PS4",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "PAGER",
+        "EDITOR",
+        "VISUAL",
+        "BROWSER",
+        "SHELL",
+        "HOME",
+        "NODE_OPTIONS",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "PERL5OPT",
+        "PERL5LIB",
+        "RUBYOPT",
+        "RUSTC_WRAPPER",
+        "MAKEFLAGS",
     ];
     let name = name.split('[').next().unwrap_or(name);
     NAMES.contains(&name)
@@ -360,10 +470,16 @@ pub fn check_command_rules(rules: &[CommandRule], layer: Layer) -> Result<(), Pr
                 .any(|(_, _, fires)| fires == Fires::Yes)
         };
         if let Some(text) = rule.matches.iter().find(|text| !fires(text)) {
-            return Err(wrong(at, format!("it does not fire for its example {text:?}")));
+            return Err(wrong(
+                at,
+                format!("it does not fire for its example {text:?}"),
+            ));
         }
         if let Some(text) = rule.not_match.iter().find(|text| fires(text)) {
-            return Err(wrong(at, format!("it fires for {text:?}, and says it does not")));
+            return Err(wrong(
+                at,
+                format!("it fires for {text:?}, and says it does not"),
+            ));
         }
     }
     Ok(())
@@ -377,22 +493,40 @@ fn check_shape(at: usize, rule: &CommandRule) -> Result<(), Problem> {
     if words().any(|word| word.split('|').any(str::is_empty)) {
         return Err(wrong(at, "a word, or an alternative of one, is empty"));
     }
-    if let Some(word) = rule.command.first().filter(|word| word.contains(char::is_whitespace)) {
-        return Err(wrong(at, format!("{word:?} is one word with a blank in it"))
-            .with_hint("write each word by itself: command = [\"git\", \"push\"]"));
+    if let Some(word) = rule
+        .command
+        .first()
+        .filter(|word| word.contains(char::is_whitespace))
+    {
+        return Err(
+            wrong(at, format!("{word:?} is one word with a blank in it"))
+                .with_hint("write each word by itself: command = [\"git\", \"push\"]"),
+        );
     }
     let size: usize = words().map(|word| word.chars().count()).sum();
-    let others = rule.justification.iter().chain(&rule.matches).chain(&rule.not_match);
+    let others = rule
+        .justification
+        .iter()
+        .chain(&rule.matches)
+        .chain(&rule.not_match);
     let is_long = |text: &String| text.chars().count() > MOST_RULE_CHARACTERS;
     if size > MOST_RULE_CHARACTERS || others.clone().any(is_long) {
-        return Err(wrong(at, "it is too long")
-            .with_hint(format!("at most {MOST_RULE_CHARACTERS} characters are taken")));
+        return Err(wrong(at, "it is too long").with_hint(format!(
+            "at most {MOST_RULE_CHARACTERS} characters are taken"
+        )));
     }
-    if others.clone().chain(words()).any(|text| text.contains(['\0', '\u{1b}'])) {
+    if others
+        .clone()
+        .chain(words())
+        .any(|text| text.contains(['\0', '\u{1b}']))
+    {
         return Err(wrong(at, "it holds a control character"));
     }
     if rule.matches.len() > MOST_EXAMPLES || rule.not_match.len() > MOST_EXAMPLES {
-        return Err(wrong(at, format!("it has more than {MOST_EXAMPLES} examples")));
+        return Err(wrong(
+            at,
+            format!("it has more than {MOST_EXAMPLES} examples"),
+        ));
     }
     Ok(())
 }

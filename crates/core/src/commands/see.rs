@@ -48,10 +48,11 @@ impl SeenCommand {
             .collect();
         pieces.extend(self.words.iter().map(|word| word.text.clone()));
         pieces.extend(self.redirections.iter().map(|one| {
+            let number = one.number.as_deref().unwrap_or_default();
             if one.operator == "<<" {
-                "<<…".to_owned()
+                format!("{number}<<…")
             } else {
-                format!("{}{}", one.operator, one.target.text)
+                format!("{number}{}{}", one.operator, one.target.text)
             }
         }));
         pieces.join(" ")
@@ -92,7 +93,10 @@ pub fn see_shell(text: &str) -> Seen {
 pub fn see_argv(argv: &[BytePath]) -> Seen {
     let size = argv.iter().map(|word| word.as_bytes().len()).sum();
     let mut seeing = Seeing::new(size);
-    if argv.iter().any(|word| word.as_bytes().len() > ARGUMENT_BYTES) {
+    if argv
+        .iter()
+        .any(|word| word.as_bytes().len() > ARGUMENT_BYTES)
+    {
         seeing.unclear(&Trouble::TooLarge, &argv[0].to_text());
         return seeing.finish();
     }

@@ -32,6 +32,9 @@ pub struct Assignment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redirection {
+    /// The number of the stream, where it is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<String>,
     /// The operator, without the number before it.
     pub operator: String,
     /// A file, a number after `<&` and `>&`, or the text of a here-document.
@@ -312,9 +315,8 @@ impl Parser<'_> {
                 }
                 break Stop::Case;
             }
-            if let Some(
-                word @ ("then" | "elif" | "else" | "fi" | "do" | "done" | "esac" | "}"),
-            ) = self.reserved()
+            if let Some(word @ ("then" | "elif" | "else" | "fi" | "do" | "done" | "esac" | "}")) =
+                self.reserved()
             {
                 self.advance(word.len());
                 break Stop::Word(word);
@@ -330,7 +332,7 @@ impl Parser<'_> {
                     self.advance(1);
                     self.follows()?;
                 }
-                (Some(b';'), Some(b';' | b'&')) | (None, _) | (Some(b')' | b'\n'), _) => {}
+                (Some(b';'), Some(b';' | b'&')) | (None | Some(b')' | b'\n'), _) => {}
                 (Some(b';' | b'&'), _) => self.advance(1),
                 // A compound command is ended by its own last word.
                 _ if self.reserved().is_some() => {}
@@ -485,7 +487,9 @@ impl Parser<'_> {
                 .take_while(|byte| byte.is_ascii_digit())
                 .count();
             self.advance(digits);
-            if !self.redirection(&mut holder)? {
+            let number =
+                (digits > 0).then(|| String::from_utf8_lossy(self.slice(from)).into_owned());
+            if !self.redirection(&mut holder, number)? {
                 self.at = from;
                 break;
             }
@@ -514,12 +518,13 @@ impl Parser<'_> {
         } else {
             self.word()?;
             self.newlines()?;
-            if self.input[self.at..].starts_with(b"in")
-                && self.peek_at(2).is_none_or(ends_word)
-            {
+            if self.input[self.at..].starts_with(b"in") && self.peek_at(2).is_none_or(ends_word) {
                 self.advance(2);
                 self.blanks();
-                while self.peek().is_some_and(|byte| byte != b'\n' && byte != b';') {
+                while self
+                    .peek()
+                    .is_some_and(|byte| byte != b'\n' && byte != b';')
+                {
                     if self.peek().is_some_and(ends_word) && !self.is_substitution() {
                         return Err(self.syntax("the words of a loop are badly ended"));
                     }
@@ -619,12 +624,12 @@ impl Parser<'_> {
             let Some(byte) = self.peek() else { break };
             match byte {
                 b'&' if self.peek_at(1) == Some(b'>') => {
-                    self.redirection(&mut command)?;
+                    self.redirection(&mut command, None)?;
                 }
                 b'\n' | b';' | b'&' | b'|' | b')' => break,
                 b'(' => return self.function(&command),
                 b'<' | b'>' if !self.is_substitution() => {
-                    self.redirection(&mut command)?;
+                    self.redirection(&mut command, None)?;
                 }
                 _ => self.piece(&mut command)?,
             }
@@ -669,9 +674,10 @@ impl Parser<'_> {
         let word = draft.into_word();
         let is_number = word.text.bytes().all(|byte| byte.is_ascii_digit());
         let is_variable = word.text.starts_with('{') && word.text.ends_with('}');
-        if !(before_redirection && (is_number || is_variable)) {
-            command.words.push(word);
+        if before_redirection && (is_number || is_variable) {
+            return self.redirection(command, Some(word.text)).map(|_| ());
         }
+        command.words.push(word);
         Ok(())
     }
 
@@ -708,7 +714,11 @@ impl Parser<'_> {
     }
 
     /// Reads one redirection; tells whether there was one.
-    fn redirection(&mut self, command: &mut Simple) -> Result<bool, Trouble> {
+    fn redirection(
+        &mut self,
+        command: &mut Simple,
+        number: Option<String>,
+    ) -> Result<bool, Trouble> {
         const OPERATORS: &[&str] = &[
             "&>>", "<<<", "<<-", "&>", "<<", ">>", "<&", ">&", "<>", ">|", "<", ">",
         ];
@@ -730,6 +740,7 @@ impl Parser<'_> {
         let target = draft.into_word();
         if !matches!(*operator, "<<" | "<<-") {
             command.redirections.push(Redirection {
+                number,
                 operator: (*operator).to_owned(),
                 target,
             });
@@ -744,6 +755,7 @@ impl Parser<'_> {
             body,
         });
         command.redirections.push(Redirection {
+            number,
             operator: format!("<<#{body}"),
             target: Word::default(),
         });

@@ -51,6 +51,7 @@ pub(super) struct Draft {
     dynamic: bool,
     pub(super) quoted: bool,
     brace: Brace,
+    bracket: bool,
 }
 
 /// How far an unquoted `{a,b}` or `{1..9}` has come.
@@ -80,6 +81,16 @@ impl Draft {
             None => bytes,
         };
         !self.quoted && is_name(name)
+    }
+
+    fn follow_pattern(&mut self, byte: u8) {
+        match byte {
+            b'*' | b'?' => self.dynamic = true,
+            b'[' => self.bracket = true,
+            // A bracket alone is the command of this name.
+            b']' if self.bracket => self.dynamic = true,
+            _ => {}
+        }
     }
 
     fn follow_brace(&mut self, byte: u8) {
@@ -171,9 +182,7 @@ impl Parser<'_> {
                 b'`' => self.backtick(draft, false)?,
                 byte => {
                     self.advance(1);
-                    if matches!(byte, b'*' | b'?' | b'[') {
-                        draft.dynamic = true;
-                    }
+                    draft.follow_pattern(byte);
                     draft.follow_brace(byte);
                     let names = assignment && byte == b'=' && draft.is_assignment_name();
                     draft.bytes.push(byte);

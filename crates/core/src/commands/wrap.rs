@@ -67,7 +67,11 @@ const PREFIXES: &[Prefix] = &[
     prefix("ionice", &["-c", "-n", "--class", "--classdata"], 0),
     prefix("time", &["-f", "-o", "--format", "--output"], 0),
     prefix("timeout", &["-k", "-s", "--kill-after", "--signal"], 1),
-    prefix("stdbuf", &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
+    prefix(
+        "stdbuf",
+        &["-i", "-o", "-e", "--input", "--output", "--error"],
+        0,
+    ),
     prefix("chrt", &["-T", "-P", "-D"], 1),
     prefix("taskset", &[], 1),
     prefix("unbuffer", &[], 0),
@@ -79,14 +83,33 @@ const PREFIXES: &[Prefix] = &[
     prefix(
         "xargs",
         &[
-            "-I", "-i", "-n", "-P", "-L", "-l", "-d", "-E", "-s", "-a", "--replace", "--max-args",
-            "--max-procs", "--max-lines", "--delimiter", "--max-chars", "--arg-file",
+            "-I",
+            "-i",
+            "-n",
+            "-P",
+            "-L",
+            "-l",
+            "-d",
+            "-E",
+            "-s",
+            "-a",
+            "--replace",
+            "--max-args",
+            "--max-procs",
+            "--max-lines",
+            "--delimiter",
+            "--max-chars",
+            "--arg-file",
         ],
         0,
     ),
     Prefix {
         transparent: false,
-        ..prefix("strace", &["-o", "-e", "-p", "-s", "-P", "-u", "-E", "-a"], 0)
+        ..prefix(
+            "strace",
+            &["-o", "-e", "-p", "-s", "-P", "-u", "-E", "-a"],
+            0,
+        )
     },
     Prefix {
         transparent: false,
@@ -94,7 +117,11 @@ const PREFIXES: &[Prefix] = &[
     },
     Prefix {
         transparent: false,
-        ..prefix("flock", &["-w", "-E", "--timeout", "--conflict-exit-code"], 1)
+        ..prefix(
+            "flock",
+            &["-w", "-E", "--timeout", "--conflict-exit-code"],
+            1,
+        )
     },
     gaining(
         "sudo",
@@ -124,7 +151,9 @@ pub(super) fn unwrap(words: &[Word], redirections: &[Redirection]) -> Wrapped {
     };
     if !program.exact {
         return Wrapped {
-            inner: vec![Inner::Unknown("the program's name is only known when it runs")],
+            inner: vec![Inner::Unknown(
+                "the program's name is only known when it runs",
+            )],
             transparent: false,
         };
     }
@@ -161,7 +190,10 @@ fn of_script(text: Option<String>, transparent: bool) -> Wrapped {
             inner: vec![Inner::Script(text)],
             transparent,
         },
-        None => unknown("the text for a shell is only known when it runs", transparent),
+        None => unknown(
+            "the text for a shell is only known when it runs",
+            transparent,
+        ),
     }
 }
 

@@ -4,6 +4,7 @@ mod background;
 mod command;
 mod request;
 mod terminal;
+mod tools;
 
 pub use background::{
     AuthoritySnapshot, BackgroundRequest, BackgroundStart, CancelCommand, CommandCancelled,
@@ -19,3 +20,4 @@ pub use terminal::{
     TerminalOpen, TerminalOpened, TerminalOutput, TerminalReset, TerminalResize, TerminalScreen,
     TerminalSignal, TerminalSnapshot, TerminalState, TerminalTarget,
 };
+pub use tools::{CommandCheck, CommandCheckRequest};

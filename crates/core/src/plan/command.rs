@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::BytePath;
+use crate::commands::CommandJudgement;
 use crate::error::{ErrorCode, Problem};
 use crate::facts::HostFacts;
 use crate::limits::ARGUMENT_BYTES;
@@ -63,6 +64,8 @@ pub struct PlannedCommand {
     pub spec: CommandSpec,
     /// What was lowered.
     pub clamps: Vec<Clamp>,
+    /// What the rules about commands say, where there are rules and whoever plans asked them.
+    pub judgement: Option<CommandJudgement>,
 }
 
 /// Plans one command in an enclosure.
@@ -118,6 +121,7 @@ pub fn plan_command(
             limits: enclosure.limits.clone(),
         },
         clamps,
+        judgement: None,
     })
 }
 

@@ -90,7 +90,11 @@ fn every_command_line_of_the_corpus_is_read() {
         assert!(unread.is_empty(), "{command}: {unread:?}");
         let size: usize = argv.iter().map(|word| word.as_bytes().len()).sum();
         // A text within a text is read again, and no deeper than the corpus nests.
-        assert!(seen.steps <= 6 * size, "{command}: {} of {size}", seen.steps);
+        assert!(
+            seen.steps <= 6 * size,
+            "{command}: {} of {size}",
+            seen.steps
+        );
         told.push_str(agent);
         told.push_str(":\n  ");
         told.push_str(&shown(&seen));
@@ -322,10 +326,18 @@ fn what_only_looks_like_a_command_is_none() {
 fn a_rule_is_refused_when_its_examples_do_not_hold() {
     let refused = |text: &str| {
         let problem = read(Layer::User, text).expect_err("refused");
-        format!("{} [{}] {}", problem.code, problem.field.unwrap_or_default(), problem.message)
+        format!(
+            "{} [{}] {}",
+            problem.code,
+            problem.field.unwrap_or_default(),
+            problem.message
+        )
     };
     let many = "[[commands]]\ncommand = [\"a\"]\ndecision = \"deny\"\n".repeat(501);
-    let long = format!("[[commands]]\ncommand = [\"{}\"]\ndecision = \"deny\"\n", "a".repeat(1001));
+    let long = format!(
+        "[[commands]]\ncommand = [\"{}\"]\ndecision = \"deny\"\n",
+        "a".repeat(1001)
+    );
     let told = [
         "[[commands]]\ncommand = [\"rm\"]\ndecision = \"deny\"\nmatch = [\"ls\"]",
         "[[commands]]\ncommand = [\"rm\"]\ndecision = \"deny\"\nnot_match = [\"a; rm b\"]",
@@ -349,11 +361,15 @@ fn a_rule_is_refused_when_its_examples_do_not_hold() {
 
 #[test]
 fn a_project_only_adds_what_is_stricter() {
-    let rule = |decision: &str| format!("[[commands]]\ncommand = [\"make\"]\ndecision = \"{decision}\"");
+    let rule =
+        |decision: &str| format!("[[commands]]\ncommand = [\"make\"]\ndecision = \"{decision}\"");
     let allow = lay(&[(Layer::Project, &rule("allow"))]).expect("a good policy");
     assert!(allow.commands.is_empty());
     assert_eq!(allow.proposals.len(), 1);
-    let both = lay(&[(Layer::User, &rule("allow")), (Layer::Project, &rule("deny"))]);
+    let both = lay(&[
+        (Layer::User, &rule("allow")),
+        (Layer::Project, &rule("deny")),
+    ]);
     let both = both.expect("a good policy");
     let compiled = CompiledRules::new(&both.commands);
     let judgement = judge(&compiled, &see_shell("make"), true, None);
@@ -369,10 +385,53 @@ fn a_project_only_adds_what_is_stricter() {
 fn f6_hostile_texts_take_linear_work() {
     let here = "cat <<X\n".repeat(200);
     let texts: Vec<String> = [
-        "(", "((", "$(", "$((", "`", "\"$(", "${x:-", "{ ", "if ", "while ", "case a in ", "f() ",
-        "! ", "time ", "a && ", "a | ", "<(", "[[ ", "'", "\"", "\\", "<<X ", "<<X\n", "a=(", "@(",
-        "env ", "sudo ", "eval ", "bash -c ", "xargs ", "#", "{a,", "$'\\", "coproc ", "function ",
-        "for a in ", "1>", "\t\n", "&", "\"`", "`\\", "\\\n", "[[ (", "${ ", ";;", "esac ", "$",
+        "(",
+        "((",
+        "$(",
+        "$((",
+        "`",
+        "\"$(",
+        "${x:-",
+        "{ ",
+        "if ",
+        "while ",
+        "case a in ",
+        "f() ",
+        "! ",
+        "time ",
+        "a && ",
+        "a | ",
+        "<(",
+        "[[ ",
+        "'",
+        "\"",
+        "\\",
+        "<<X ",
+        "<<X\n",
+        "a=(",
+        "@(",
+        "env ",
+        "sudo ",
+        "eval ",
+        "bash -c ",
+        "xargs ",
+        "#",
+        "{a,",
+        "$'\\",
+        "coproc ",
+        "function ",
+        "for a in ",
+        "1>",
+        "\t\n",
+        "&",
+        "\"`",
+        "`\\",
+        "\\\n",
+        "[[ (",
+        "${ ",
+        ";;",
+        "esac ",
+        "$",
     ]
     .iter()
     .flat_map(|piece| [piece.repeat(200), piece.repeat(20_000)])
@@ -381,7 +440,12 @@ fn f6_hostile_texts_take_linear_work() {
     for text in texts {
         let seen = see_shell(&text);
         let most = 20 * (text.len() + 1024);
-        assert!(seen.steps <= most, "{:?}…: {}", &text[..8.min(text.len())], seen.steps);
+        assert!(
+            seen.steps <= most,
+            "{:?}…: {}",
+            &text[..8.min(text.len())],
+            seen.steps
+        );
     }
     let open = see_shell(&"cat <<X\n".repeat(200));
     assert!(open.steps < 10_000, "{}", open.steps);
@@ -389,7 +453,11 @@ fn f6_hostile_texts_take_linear_work() {
 
 #[test]
 fn what_is_too_deep_or_too_large_cannot_be_told() {
-    for text in ["$(".repeat(100) + &")".repeat(100), "a ".repeat(70_000), "a;".repeat(5_000)] {
+    for text in [
+        "$(".repeat(100) + &")".repeat(100),
+        "a ".repeat(70_000),
+        "a;".repeat(5_000),
+    ] {
         let seen = see_shell(&text);
         assert!(!seen.unclear.is_empty(), "{}", &text[..10]);
         assert_eq!(judged(&text, false).verdict, Verdict::Ask);
@@ -452,7 +520,10 @@ fn a_deny_rule_fires_through_everything_that_runs_another_command() {
     ] {
         let judgement = judged(text, true);
         assert_eq!(judgement.verdict, Verdict::Deny, "{text}: {judgement:?}");
-        let fired = judgement.commands.iter().any(|one| one.judged == Judged::Deny);
+        let fired = judgement
+            .commands
+            .iter()
+            .any(|one| one.judged == Judged::Deny);
         assert!(fired);
     }
 }

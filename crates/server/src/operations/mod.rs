@@ -8,6 +8,7 @@
 mod context;
 mod entry;
 mod run;
+mod tools;
 
 pub use context::{OperationContext, OperationHost};
 pub use entry::{Annotations, Operation, Scope};
@@ -19,7 +20,7 @@ pub struct OperationTable(Vec<Operation>);
 impl OperationTable {
     /// Puts the table together.
     pub fn new() -> Self {
-        let areas = [run::operations()];
+        let areas = [run::operations(), tools::operations()];
         Self(areas.into_iter().flatten().collect())
     }
 

@@ -1,0 +1,3 @@
+//! Looking at command lines before they run.
+
+mod check;

@@ -1,0 +1,197 @@
+//! Rules about commands where commands run: row 13.
+
+use std::path::Path;
+
+use cofferdam_core::error::ErrorCode;
+use cofferdam_core::operation::RunCommand;
+use cofferdam_core::outcome::{CommandOutcome, DenialSource, Status};
+use cofferdam_core::policy::{CommandDecision, CommandRule, PolicyDocument, ProviderChoice};
+use cofferdam_exec::{CommandIo, Control};
+use cofferdam_runtime::{FrontDoor, PolicyRequest, RunRequest, Runtime};
+
+use crate::support::{Desk, events, has_walls};
+
+fn rule(command: &[&str], decision: CommandDecision) -> CommandRule {
+    CommandRule {
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
+        has: Vec::new(),
+        decision,
+        justification: Some("there is another way".to_owned()),
+        matches: Vec::new(),
+        not_match: Vec::new(),
+    }
+}
+
+fn policy(provider: ProviderChoice) -> PolicyDocument {
+    PolicyDocument {
+        provider: Some(provider),
+        commands: Some(vec![
+            rule(&["touch"], CommandDecision::Deny),
+            rule(&["mkdir"], CommandDecision::Ask),
+            rule(&["cat"], CommandDecision::Allow),
+        ]),
+        ..PolicyDocument::default()
+    }
+}
+
+fn run_by(
+    runtime: &Runtime,
+    owner: PolicyDocument,
+    door: FrontDoor,
+    command: RunCommand,
+) -> CommandOutcome {
+    runtime.run_command(RunRequest {
+        policy: PolicyRequest {
+            owner,
+            ..PolicyRequest::default()
+        },
+        command,
+        front_door: door,
+        io: CommandIo::Capture { input: None },
+        control: Control::new(),
+    })
+}
+
+fn shell(text: &str) -> RunCommand {
+    RunCommand::shell(text)
+}
+
+#[test]
+fn row_13_a_denied_command_never_starts_and_says_which_rule() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let outcome = run_by(
+        &runtime,
+        policy(ProviderChoice::Direct),
+        FrontDoor::CommandLine,
+        shell("cat /dev/null && bash -c 'touch made'"),
+    );
+    assert_eq!(outcome.status, Status::Denied);
+    assert_eq!(outcome.exit_code(), 126);
+    let denial = outcome.denials.first().expect("a denial");
+    assert_eq!(denial.source, DenialSource::Policy);
+    assert_eq!(denial.rule, "commands (command_line): touch");
+    assert_eq!(denial.instead, "there is another way");
+    assert!(denial.subject.contains("touch made"), "{}", denial.subject);
+    assert!(!desk.repo.join("made").exists());
+}
+
+#[test]
+fn row_13_without_walls_an_ask_is_answered_by_whoever_typed_it_only() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    for text in ["mkdir made", "cp /dev/null made", "$X made"] {
+        let asked = run_by(
+            &runtime,
+            policy(ProviderChoice::Direct),
+            FrontDoor::Protocol,
+            shell(text),
+        );
+        assert_eq!(asked.status, Status::Denied, "{text}");
+        let problem = asked.error.expect("a reason");
+        assert_eq!(problem.code, ErrorCode::ApprovalUnavailable, "{text}");
+        assert_eq!(asked.denials.len(), 1, "{text}");
+        assert!(!desk.repo.join("made").exists(), "{text}");
+    }
+    let typed = run_by(
+        &runtime,
+        policy(ProviderChoice::Direct),
+        FrontDoor::CommandLine,
+        shell("mkdir made"),
+    );
+    assert_eq!(typed.status, Status::Completed, "{:?}", typed.error);
+    assert!(desk.repo.join("made").is_dir());
+    // What a rule allows runs for everybody, and without rules nothing is told apart.
+    for (owner, text) in [
+        (policy(ProviderChoice::Direct), "cat /dev/null"),
+        (
+            PolicyDocument {
+                commands: None,
+                ..policy(ProviderChoice::Direct)
+            },
+            "touch a",
+        ),
+    ] {
+        let outcome = run_by(&runtime, owner, FrontDoor::Protocol, shell(text));
+        assert_eq!(outcome.status, Status::Completed, "{text}");
+    }
+}
+
+#[test]
+fn row_13_behind_walls_what_no_rule_names_runs_and_is_written_down() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let outcome = run_by(
+        &runtime,
+        policy(ProviderChoice::Bwrap),
+        FrontDoor::Protocol,
+        shell("cp /dev/null made; $NOTHING"),
+    );
+    assert_eq!(outcome.status, Status::Completed, "{:?}", outcome.error);
+    let events = events(&runtime);
+    let decided = events
+        .iter()
+        .find(|one| one.kind == "policy.decided")
+        .expect("a decision");
+    let judgement = &decided.data["commands"];
+    assert_eq!(judgement["verdict"], "allow");
+    assert_eq!(judgement["walls"], true);
+    assert_eq!(judgement["advisory"], true);
+    assert_eq!(judgement["commands"][0]["judged"], "unmatched");
+    assert_eq!(judgement["unclear"].as_array().map(Vec::len), Some(1));
+}
+
+/// The harness's own file is neither flagged nor broken.
+#[test]
+fn row_13_a_harness_finds_its_working_directory() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let file = desk.home.join("claude-1a2b-cwd");
+    let file: &Path = &file;
+    let script = format!(
+        "source {}/.claude/shell-snapshots/snapshot-bash-1-a.sh 2>/dev/null || true && shopt -u extglob 2>/dev/null || true && eval 'cat /dev/null' && pwd -P >| {}",
+        desk.home.display(),
+        file.display()
+    );
+    let outcome = run_by(
+        &runtime,
+        policy(ProviderChoice::Direct),
+        FrontDoor::Protocol,
+        RunCommand::argv(["/bin/bash", "-c", &script]),
+    );
+    assert_eq!(outcome.status, Status::Completed, "{:?}", outcome.error);
+    let written = std::fs::read_to_string(file).expect("the harness's file");
+    let real = desk.repo.canonicalize().expect("a directory");
+    assert_eq!(Path::new(written.trim_end()), real);
+}
+
+#[test]
+fn e10_a_check_starts_nothing_and_tells_the_clamp() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let asked = PolicyRequest {
+        owner: policy(ProviderChoice::Direct),
+        ..PolicyRequest::default()
+    };
+    let command = RunCommand {
+        timeout: Some(9999.0),
+        ..shell("cat a | touch made")
+    };
+    let check = runtime
+        .check_command(&asked, &command, FrontDoor::Protocol)
+        .expect("a check");
+    assert_eq!(check.verdict.as_str(), "deny");
+    assert_eq!(check.timeout_ms, Some(3_600_000));
+    assert_eq!(check.clamps.len(), 1);
+    let judged: Vec<_> = check
+        .judgement
+        .commands
+        .iter()
+        .map(|one| one.judged.as_str())
+        .collect();
+    assert_eq!(judged, ["allow", "deny"]);
+    assert!(!desk.repo.join("made").exists());
+}
