@@ -115,7 +115,7 @@ fn what_a_harness_puts_around_a_command_is_not_judged() {
             .commands
             .iter()
             .filter(|one| one.harness == Some(harness))
-            .map(|one| one.line())
+            .map(cofferdam_core::commands::SeenCommand::line)
             .collect();
         assert_eq!(own.len(), count, "{agent}: {own:?}");
         assert_eq!(shown(&seen), "touch a");
