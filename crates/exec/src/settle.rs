@@ -52,6 +52,10 @@ pub(crate) fn dead_planes(
                     enclosure(data, ambient, &intent, &mut events);
                     None
                 }
+                event_type::TERMINAL_STARTED => {
+                    terminal(ambient, &intent, &mut events);
+                    None
+                }
                 _ => None,
             };
             all.extend(settled.map(|one| Settled {
@@ -164,6 +168,21 @@ fn enclosure(data: &DataDir, ambient: &dyn Ambient, intent: &Event, events: &mut
         event_type::ISOLATION_ENDED,
         Severity::Warning,
         json!({"enclosure_id": id, "reason": "plane_died", "scratch_removed": removed}),
+    ));
+}
+
+fn terminal(ambient: &dyn Ambient, intent: &Event, events: &mut Vec<NewEvent>) {
+    let of = |key: &str| intent.data.get(key).cloned().unwrap_or(Value::Null);
+    events.push(new_event(
+        ambient,
+        &intent.subject(),
+        event_type::TERMINAL_CLOSED,
+        Severity::Warning,
+        json!({
+            "terminal_id": of("terminal_id"),
+            "name": of("name"),
+            "reason": Status::Interrupted,
+        }),
     ));
 }
 

@@ -10,6 +10,8 @@
 //! - [`Runtime::diff`], [`Runtime::merge`], [`Runtime::drop_task`], [`Runtime::undo`]: what is done
 //!   with the result afterwards.
 //!
+//! - [`Runtime::terminal_open`] and its kin: terminals that stay (E7).
+//!
 //! Everything is synchronous: the calling thread waits. `Control` reaches into it from others.
 
 mod decide;
@@ -27,6 +29,7 @@ mod scribe;
 mod system;
 mod task;
 mod tools;
+mod terminal;
 
 pub use cofferdam_exec::host::Surroundings;
 pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
@@ -44,3 +47,4 @@ pub use task::{
     DiffForm, MergeOptions, Reconciled, TaskDiff, TaskDropped, TaskMerge, TaskOverview,
     TaskProgress, TaskRunRequest, TaskState, TaskUndone, worker_name,
 };
+pub use terminal::TerminalRequest;

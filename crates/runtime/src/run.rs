@@ -316,7 +316,7 @@ pub(crate) fn cancelled() -> Problem {
 }
 
 /// Puts what a request narrows into the layer that may only narrow.
-fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
+pub(crate) fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
     if command.network.is_none() && command.write_access.is_none() {
         return;
     }
@@ -381,7 +381,7 @@ pub(crate) fn plan_in(
 }
 
 /// Refuses a directory that is none, or that a link leads out of the workspace.
-fn check_directory(spec: &EnclosureSpec, cwd: &BytePath) -> Result<(), Problem> {
+pub(crate) fn check_directory(spec: &EnclosureSpec, cwd: &BytePath) -> Result<(), Problem> {
     let Some(rest) = cwd.below(&spec.workspace) else {
         return Ok(());
     };

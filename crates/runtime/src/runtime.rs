@@ -30,6 +30,7 @@ pub struct Runtime {
     host: Box<dyn HostDoor>,
     /// What is worth a word about agents that ran as single commands.
     notes: Mutex<Vec<String>>,
+    pub(crate) terminals: crate::terminal::Registry,
 }
 
 fn with_data_dir(surroundings: &Surroundings, path: PathBuf) -> Surroundings {
@@ -97,6 +98,7 @@ impl Runtime {
             data_dir,
             host,
             notes: Mutex::default(),
+            terminals: crate::terminal::Registry::default(),
         })
     }
 

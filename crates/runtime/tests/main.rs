@@ -32,3 +32,6 @@ mod agents;
 
 #[path = "main/cut_off.rs"]
 mod cut_off;
+
+#[path = "main/terminals.rs"]
+mod terminals;

@@ -38,6 +38,7 @@ mod projection;
 mod routes;
 mod server;
 mod stream;
+mod terminals;
 mod token;
 
 pub use error::ServerError;

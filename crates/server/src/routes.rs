@@ -25,6 +25,7 @@ use crate::operations::Scope;
 use crate::problem::Refusal;
 use crate::projection::Projection;
 use crate::stream::{self, Streams};
+use crate::terminals;
 use crate::token::Token;
 
 /// Where somebody without a token may ask whether the server is there.
@@ -97,6 +98,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&at("verifier"), get(verifier))
         .route(&at("runtime-summary"), get(runtime_summary))
         .route(&at("stream"), get(events_stream))
+        .route(
+            &format!("{}terminals/{{name}}/stream", calls::PREFIX),
+            get(terminals::stream),
+        )
         .route(
             &format!("{}{{operation}}", calls::PREFIX),
             post(calls::call),

@@ -53,6 +53,11 @@ impl Streams {
         }
     }
 
+    /// Gives the time of a heartbeat, and what tells that the server stops.
+    pub(crate) fn times(&self) -> (Duration, watch::Receiver<bool>) {
+        (self.heartbeat, self.stop.clone())
+    }
+
     /// Looks for new events as long as somebody streams; ends with the server.
     pub(crate) async fn look(&self, journal: &Arc<dyn Journal>) {
         let mut stop = self.stop.clone();

@@ -18,6 +18,7 @@ pub use terminal::{
     InputStatus, KeyError, TerminalChoice, TerminalClosed, TerminalEnd, TerminalInfo,
     TerminalInput, TerminalKey, TerminalList, TerminalListRequest, TerminalName, TerminalNameError,
     TerminalOpen, TerminalOpened, TerminalOutput, TerminalReset, TerminalResize, TerminalScreen,
-    TerminalSignal, TerminalSnapshot, TerminalState, TerminalTarget,
+    TerminalSignal, TerminalSnapshot, TerminalState, TerminalTarget, TerminalWrite,
+    TerminalWritten,
 };
 pub use tools::{CommandCheck, CommandCheckRequest};

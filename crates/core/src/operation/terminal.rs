@@ -1,12 +1,14 @@
 //! Persistent terminals (E7): what is asked of them and what they answer.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::BytePath;
 use crate::error::Problem;
 use crate::id::{CommandId, TerminalId};
-use crate::spec::{Access, Network, ProviderKind, Variable};
+use crate::spec::{Access, Network, ProviderKind};
 
 mod key;
 mod name;
@@ -22,13 +24,13 @@ pub struct TerminalOpen {
     pub name: TerminalName,
     /// Directory within the workspace, which must be there; its top when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<BytePath>,
+    pub cwd: Option<String>,
     /// The program in it with its arguments; an interactive shell without start-up files when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub command: Vec<BytePath>,
+    pub argv: Vec<String>,
     /// Variables in addition.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub env: Vec<Variable>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// Height in characters, 1 to 500; 24 when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
@@ -44,6 +46,9 @@ pub struct TerminalOpen {
     /// Whether what happens on the screen is kept as a recording (asciicast v2).
     #[serde(default = "yes")]
     pub record: bool,
+    /// The workspace that is meant; another one than this server's is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
 }
 
 const fn yes() -> bool {
@@ -56,13 +61,14 @@ impl TerminalOpen {
         Self {
             name,
             cwd: None,
-            command: Vec::new(),
-            env: Vec::new(),
+            argv: Vec::new(),
+            env: BTreeMap::new(),
             rows: None,
             columns: None,
             write_access: None,
             network: None,
             record: true,
+            workspace: None,
         }
     }
 }
@@ -268,6 +274,25 @@ pub struct TerminalEnd {
     /// Why it ended when it was not by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+}
+
+/// A request to type bytes, without waiting for what comes of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalWrite {
+    /// Which terminal; the active one when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<TerminalName>,
+    /// The bytes, in base64.
+    pub bytes: String,
+}
+
+/// The answer to [`TerminalWrite`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalWritten {
+    /// How many bytes could be typed.
+    pub typed: usize,
 }
 
 /// A request for what a terminal shows.

@@ -126,7 +126,7 @@ impl Desk {
         };
         let waited = self
             .0
-            .type_and_wait(typed, wait)
+            .type_and_wait(typed, wait, &crate::Control::new())
             .map_err(|problem| problem.to_string())?;
         let bytes = self.0.read(waited.from, usize::MAX).bytes;
         Ok((waited, clean(&bytes, self.0.size()).lines.join("\n")))

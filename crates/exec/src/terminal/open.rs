@@ -202,7 +202,7 @@ impl Terminal {
 
     /// Waits until the program waits for its first input, and learns how that looks.
     fn first_prompt(self) -> Result<Self, Problem> {
-        self.settle(Instant::now() + FIRST_PROMPT);
+        self.settle(Instant::now() + FIRST_PROMPT, &self.control);
         let never_ran = self
             .shared
             .state()

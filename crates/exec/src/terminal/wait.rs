@@ -11,7 +11,7 @@ use serde_json::json;
 use super::open::Terminal;
 use super::screen::clean;
 use super::settle;
-use crate::control::TerminalSize;
+use crate::control::{Control, TerminalSize};
 
 /// How long something that one look cannot prove has to stay so.
 const STAYS: Duration = Duration::from_millis(120);
@@ -67,12 +67,18 @@ impl Terminal {
     ///
     /// That somebody waits for input is a fact of the kernel: the process group in the foreground
     /// sleeps in a read of this terminal, and everything that was typed has been read. A prompt that
-    /// looks different, or text that looks like a prompt, makes no difference.
+    /// looks different, or text that looks like a prompt, makes no difference. `control` ends the wait
+    /// early when it is cancelled.
     ///
     /// # Errors
     ///
     /// `terminal_ended` when there is nobody to type to.
-    pub fn type_and_wait(&self, typed: Typed<'_>, wait: Duration) -> Result<Waited, Problem> {
+    pub fn type_and_wait(
+        &self,
+        typed: Typed<'_>,
+        wait: Duration,
+        control: &Control,
+    ) -> Result<Waited, Problem> {
         let began = Instant::now();
         let until = began + wait;
         if self.end().is_some() {
@@ -106,7 +112,7 @@ impl Terminal {
                 Err(_) => return Err(self.has_ended()),
             }
         };
-        let settled = self.settle(until);
+        let settled = self.settle(until, control);
         // Whoever waited finds the output in the journal, too.
         self.teller
             .output(&self.shared, Some(self.command_id()), false);
@@ -246,7 +252,7 @@ impl Terminal {
 
     /// Waits until somebody in the foreground waits for input, the program has ended, or time is
     /// over.
-    pub(super) fn settle(&self, until: Instant) -> Settled {
+    pub(super) fn settle(&self, until: Instant, control: &Control) -> Settled {
         let mut pause = FIRST_LOOK;
         let mut perhaps: Option<(TerminalState, u64, Instant)> = None;
         loop {
@@ -285,7 +291,7 @@ impl Terminal {
                 && self.control.sync(PASS_ON)
                 && !self.shared.state().held;
             let now = Instant::now();
-            if known || now >= until {
+            if known || now >= until || control.is_cancelled() {
                 return Settled {
                     state: doing.state,
                     foreground: look.name,

@@ -9,6 +9,7 @@ mod context;
 mod entry;
 mod run;
 mod tools;
+mod terminal;
 
 pub use context::{OperationContext, OperationHost};
 pub use entry::{Annotations, Operation, Scope};
@@ -20,7 +21,11 @@ pub struct OperationTable(Vec<Operation>);
 impl OperationTable {
     /// Puts the table together.
     pub fn new() -> Self {
-        let areas = [run::operations(), tools::operations()];
+        let areas = [
+            run::operations(),
+            terminal::operations(),
+            tools::operations(),
+        ];
         Self(areas.into_iter().flatten().collect())
     }
 
