@@ -21,11 +21,13 @@ const MOST_THREADS: usize = 32;
 /// The device number of `/dev/tty`, whoever opens it.
 const CONTROLLING_TERMINAL: u64 = 5 << 8;
 
-/// Looks at one terminal from outside. Holds its other end, so that it can tell what was read.
+/// Looks at one terminal from outside.
+///
+/// The other end is opened for each look only: as long as somebody holds it, the master does not
+/// tell that everybody else has gone.
 #[derive(Debug)]
 pub struct ForegroundWatch {
     master: OwnedFd,
-    slave: OwnedFd,
     device: u64,
 }
 
@@ -83,14 +85,10 @@ impl ForegroundWatch {
     /// When the other end cannot be opened.
     pub fn new(master: OwnedFd) -> Result<Self, SandboxError> {
         let step = at_step(Step::Terminal);
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).map_err(&step)?;
-        let device = rustix::fs::fstat(&slave).map_err(&step)?.st_rdev;
-        Ok(Self {
-            master,
-            slave,
-            device,
-        })
+        let device = rustix::fs::fstat(&peer(&master).map_err(&step)?)
+            .map_err(&step)?
+            .st_rdev;
+        Ok(Self { master, device })
     }
 
     /// Lends the master.
@@ -106,10 +104,18 @@ impl ForegroundWatch {
 
     /// Looks at the terminal now. What was typed before has arrived by then.
     pub fn look(&self) -> ForegroundLook {
-        is_readable(&self.slave);
-        let unread = rustix::io::ioctl_fionread(&self.slave).unwrap_or_default();
-        let modes = rustix::termios::tcgetattr(&self.slave)
-            .map_or(LocalModes::ICANON | LocalModes::ECHO, |now| now.local_modes);
+        let (unread, modes) = match peer(&self.master) {
+            Ok(slave) => {
+                // Asking makes the kernel pass on what is under way.
+                is_readable(&slave);
+                (
+                    rustix::io::ioctl_fionread(&slave).unwrap_or_default(),
+                    rustix::termios::tcgetattr(&slave).map(|now| now.local_modes),
+                )
+            }
+            Err(error) => (0, Err(error)),
+        };
+        let modes = modes.unwrap_or(LocalModes::ICANON | LocalModes::ECHO);
         let pid = |found: rustix::io::Result<rustix::process::Pid>| {
             found.ok().map(|pid| pid.as_raw_nonzero().get())
         };
@@ -222,6 +228,12 @@ fn kind_of(number: i64) -> Option<Kind> {
         libc::SYS_epoll_pwait2 => Some(Kind::WaitPointer(3)),
         _ => None,
     }
+}
+
+/// Opens the other end of a terminal.
+fn peer(master: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    rustix::pty::ioctl_tiocgptpeer(master, flags)
 }
 
 fn is_readable(fd: &impl AsFd) -> bool {

@@ -68,7 +68,7 @@ impl Runtime {
         let waited = terminal.type_and_wait(typed, wait, control)?;
         let in_a_row = entry.count_timeouts(matches!(
             waited.status,
-            InputStatus::Timeout | InputStatus::NoOutput
+            InputStatus::Timeout | InputStatus::NoOutput | InputStatus::EchoLoop
         ));
         Ok(answer::output(&terminal, request, waited, in_a_row))
     }

@@ -70,6 +70,10 @@ impl Journal for DeadlyJournal {
         self.0.content(digest, offset, limit)
     }
 
+    fn remove_content(&self, digest: &Digest, beyond: u64) -> Result<bool, JournalError> {
+        self.0.remove_content(digest, beyond)
+    }
+
     fn verify(&self) -> Result<Verification, JournalError> {
         self.0.verify()
     }
