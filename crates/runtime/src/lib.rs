@@ -28,8 +28,8 @@ mod runtime;
 mod scribe;
 mod system;
 mod task;
-mod tools;
 mod terminal;
+mod tools;
 
 pub use cofferdam_exec::host::Surroundings;
 pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};

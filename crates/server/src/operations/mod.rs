@@ -8,8 +8,8 @@
 mod context;
 mod entry;
 mod run;
-mod tools;
 mod terminal;
+mod tools;
 
 pub use context::{OperationContext, OperationHost};
 pub use entry::{Annotations, Operation, Scope};
