@@ -73,6 +73,32 @@ codes! {
     CwdOutside = "cwd_outside";
     /// The directory does not exist.
     CwdMissing = "cwd_missing";
+    /// The path leads out of the workspace.
+    PathOutside = "path_outside";
+    /// The file or folder does not exist.
+    FileMissing = "file_missing";
+    /// Something stands there already.
+    FileExists = "file_exists";
+    /// It is no regular file, or not of the kind that was asked for.
+    NotAFile = "not_a_file";
+    /// It is no folder.
+    NotAFolder = "not_a_folder";
+    /// The folder holds something.
+    FolderNotEmpty = "folder_not_empty";
+    /// The file, or what is in the folder, is more than is taken.
+    FileTooLarge = "file_too_large";
+    /// The file is not what was expected: somebody has changed it.
+    FileConflict = "file_conflict";
+    /// The file has to be read before it is changed.
+    FileUnread = "file_unread";
+    /// A group of an edit cannot be applied; nothing was written.
+    EditFailed = "edit_failed";
+    /// A file did not answer in time.
+    FileTimeout = "file_timeout";
+    /// There is no such change of files.
+    ChangeUnknown = "change_unknown";
+    /// Bytes that are needed are not kept any more.
+    ContentExpired = "content_expired";
     /// The program does not exist.
     NotFound = "not_found";
     /// The program exists and cannot be run.

@@ -112,6 +112,10 @@ event_types! {
     TERMINAL_RESET = "terminal.reset";
     /// A terminal ended. data: `{terminal_id, name, reason, return_code, signal, written}`.
     TERMINAL_CLOSED = "terminal.closed";
+    /// Intent: files are to be changed through the file door. data: `{lease, change_id, operation, path}`.
+    FILE_INTENDED = "file.intended";
+    /// That was done, failed, or nobody knows. data: `{change_id, operation, path, status, changes[], problem}`.
+    FILE_ENDED = "file.ended";
     /// Files changed. data: `{command_id|task, added[], modified[], deleted[], renamed[]}`.
     FILE_CHANGED = "file.changed";
     /// Something at a protected name was put back. data: `{path, rule, what}`.
@@ -183,6 +187,11 @@ pub const INTENT_RULES: &[IntentRule] = &[
         intent: event_type::EXEC_INTENDED,
         key: "command_id",
         outcomes: &[event_type::EXEC_ENDED, event_type::EXEC_SETTLED],
+    },
+    IntentRule {
+        intent: event_type::FILE_INTENDED,
+        key: "change_id",
+        outcomes: &[event_type::FILE_ENDED],
     },
     IntentRule {
         intent: event_type::ISOLATION_INTENDED,

@@ -115,6 +115,8 @@ ids! {
     TerminalId = "term";
     /// Names one place behind walls, from its set-up to its end.
     EnclosureId = "encl";
+    /// Names one change of files through the file door.
+    ChangeId = "chg";
     /// Names one life of a plane: what holds a lease on its intents.
     LeaseId = "lease";
     /// Names one piece of evidence.

@@ -76,3 +76,15 @@ pub const TERMINAL_RECORDING_BYTES: u64 = 64 * 1024 * 1024;
 pub const TERMINAL_EVENT_BYTES: usize = 4 * 1024;
 /// Time for which output is gathered into one event, in milliseconds.
 pub const TERMINAL_EVENT_MILLISECONDS: u64 = 100;
+/// Most bytes of a file that is written or edited through the file door.
+pub const FILE_WRITE_BYTES: u64 = 64 * 1024 * 1024;
+/// Most bytes of a file that is read through the file door.
+pub const FILE_READ_BYTES: u64 = 100 * 1024 * 1024;
+/// Most bytes of a text that a result shows of a file before and after a change.
+pub const FILE_TEXT_BYTES: u64 = 64 * 1024;
+/// Most ranges of one extract.
+pub const EXTRACT_SEGMENTS: usize = 50;
+/// Most matching lines of one search.
+pub const SEARCH_MATCHES: usize = 50;
+/// Most files and folders that one recursive removal takes along.
+pub const DELETE_ENTRIES: usize = 10_000;

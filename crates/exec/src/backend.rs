@@ -10,12 +10,14 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
 use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
 use cofferdam_core::spec::CommandSpec;
 use cofferdam_sandbox::ForegroundLook;
 
 use crate::control::TerminalSize;
+use crate::files::FileWorker;
 
 /// The descriptors that a command begins with.
 #[derive(Debug)]
@@ -114,6 +116,14 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Tells whether the place still stands.
     fn is_standing(&self) -> bool;
+
+    /// Starts something that serves files beneath a directory, as seen inside, behind the walls of
+    /// commands.
+    ///
+    /// # Errors
+    ///
+    /// `enclosure_lost` when the place is gone; `file_missing` when the directory is not there.
+    fn file_worker(&self, root: &BytePath) -> Result<Box<dyn FileWorker>, Problem>;
 
     /// Gives the network of a place that has one of its own, and somebody inside who opens sockets.
     fn network(&self) -> Option<Arc<dyn InnerNetwork>> {

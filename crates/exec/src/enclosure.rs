@@ -13,6 +13,7 @@ use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec, StreamPlan, Varia
 use serde_json::json;
 
 use crate::backend::Backend;
+use crate::files::Workers;
 use crate::guard::Guard;
 use crate::network::Door;
 use crate::plane::Plane;
@@ -56,10 +57,28 @@ impl Place {
 
 /// The walls as they stand now; put up anew when the host took a part of them away.
 #[derive(Debug)]
-struct Standing {
+pub(crate) struct Standing {
     place: Place,
+    // Before the backend, so that they leave before the walls come down.
+    workers: Workers,
     backend: Box<dyn Backend>,
     _scratch: Option<Scratch>,
+}
+
+impl Standing {
+    /// Lends the plan of the place.
+    pub(crate) const fn spec(&self) -> &EnclosureSpec {
+        &self.place.spec
+    }
+
+    /// Lends those who serve files in it.
+    pub(crate) const fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        self.backend.as_ref()
+    }
 }
 
 /// A place behind walls in which commands run, one or many, one after the other or at once.
@@ -177,7 +196,7 @@ impl Enclosure {
     }
 
     /// Gives the walls, and puts them up anew where a part of them has gone.
-    fn standing(&self) -> Result<Arc<Standing>, Problem> {
+    pub(crate) fn standing(&self) -> Result<Arc<Standing>, Problem> {
         let mut slot = lock(&self.standing);
         if let Some(standing) = slot.as_ref() {
             let replaced = standing.place.guard().and_then(Guard::look).is_some();
@@ -302,6 +321,7 @@ impl Planned {
         };
         Ok(Standing {
             place,
+            workers: Workers::default(),
             backend,
             _scratch: scratch,
         })

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::background;
+use crate::files;
 use crate::plane::{new_event, quarantine};
 use crate::protect::{self, Change};
 use crate::provider::remove_tree;
@@ -54,6 +55,10 @@ pub(crate) fn dead_planes(
                 }
                 event_type::TERMINAL_STARTED => {
                     terminal(ambient, &intent, &mut events);
+                    None
+                }
+                event_type::FILE_INTENDED => {
+                    events.push(files::settle(ambient, &intent));
                     None
                 }
                 _ => None,

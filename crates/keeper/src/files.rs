@@ -66,6 +66,13 @@ pub enum FileRequest {
         /// Whether something there is replaced.
         replace: bool,
     },
+    /// Asks the kernel whether a path may be used; answered by `Done`. No link is followed.
+    Access {
+        /// Where.
+        path: Bytes,
+        /// Whether for writing, else for reading.
+        write: bool,
+    },
     /// Reads a symbolic link; answered by `Link`.
     ReadLink {
         /// Where.
@@ -212,6 +219,10 @@ impl Worker {
             }
             FileRequest::Rename { from, to, replace } => {
                 root.rename(&from, &to, replace)?;
+                FileReply::Done
+            }
+            FileRequest::Access { path, write } => {
+                root.access(&path, write)?;
                 FileReply::Done
             }
             FileRequest::ReadLink { path } => FileReply::Link(root.read_link(&path)?),

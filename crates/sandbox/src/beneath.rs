@@ -2,12 +2,16 @@
 //!
 //! Every path is resolved by the kernel with `RESOLVE_BENEATH`, so neither `..`, an absolute
 //! symbolic link nor a rename in between leads out. A FIFO or device is never waited for and never
-//! handed out.
+//! handed out. What changes something takes real paths only: no symbolic link on the way is
+//! followed, so that whoever swaps one in after the path was looked at gets an error and not
+//! another file.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
+use rustix::fs::{
+    Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
+};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -148,8 +152,32 @@ impl Root {
 
     /// Resolves a path beneath the root. An empty path is the root itself.
     fn resolve(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, SandboxError> {
+        self.resolve_with(path, flags, mode, ResolveFlags::NO_MAGICLINKS)
+    }
+
+    /// Resolves a path on which no symbolic link stands.
+    ///
+    /// # Errors
+    ///
+    /// `ELOOP` when one does.
+    fn resolve_real(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd, SandboxError> {
+        self.resolve_with(path, flags, mode, ResolveFlags::NO_SYMLINKS)
+    }
+
+    fn resolve_with(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        mode: Mode,
+        links: ResolveFlags,
+    ) -> Result<OwnedFd, SandboxError> {
         let named = c_path(if path.is_empty() { b"." } else { path })?;
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let how = ResolveFlags::BENEATH | links;
         let mut tries = 0;
         loop {
             let flags = flags | OFlags::CLOEXEC;
@@ -197,7 +225,11 @@ impl Root {
                 )
             }
         };
-        let file = self.resolve(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode)?;
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match how {
+            OpenHow::Read => self.resolve(path, flags, mode)?,
+            OpenHow::Write { .. } => self.resolve_real(path, flags, mode)?,
+        };
         let failed = failed(path);
         let stat = rustix::fs::fstat(&file).map_err(&failed)?;
         let mut metadata = Metadata::from(&stat);
@@ -262,7 +294,10 @@ impl Root {
             return Err(failed(path)(Errno::INVAL));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        Ok((self.resolve(above, flags, Mode::empty())?, c_path(name)?))
+        Ok((
+            self.resolve_real(above, flags, Mode::empty())?,
+            c_path(name)?,
+        ))
     }
 
     /// Makes a directory, with those above it where `parents` says so. True when it was not there.
@@ -322,6 +357,20 @@ impl Root {
         rustix::fs::renameat_with(old, old_name, new, new_name, flags).map_err(failed(to))
     }
 
+    /// Asks whether what stands at a path may be written, or else read. No symbolic link is followed.
+    ///
+    /// Permission bits and mounts decide; Landlock has no say before something is opened.
+    pub fn access(&self, path: &[u8], write: bool) -> Result<(), SandboxError> {
+        let file = self.resolve_real(path, OFlags::PATH, Mode::empty())?;
+        let wanted = if write {
+            Access::WRITE_OK
+        } else {
+            Access::READ_OK
+        };
+        let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        rustix::fs::accessat(CWD, through, wanted, AtFlags::EACCESS).map_err(failed(path))
+    }
+
     /// Reads where a symbolic link points.
     pub fn read_link(&self, path: &[u8]) -> Result<Vec<u8>, SandboxError> {
         let (above, name) = self.parent(path)?;
@@ -334,7 +383,7 @@ impl Root {
     pub fn temporary(&self, directory: &[u8], mode: u32) -> Result<Temporary, SandboxError> {
         let mode = Mode::from_raw_mode(mode & 0o777);
         let flags = OFlags::TMPFILE | OFlags::RDWR;
-        match self.resolve(directory, flags, mode) {
+        match self.resolve_real(directory, flags, mode) {
             Ok(file) => Ok(Temporary { file, named: None }),
             Err(error) if matches!(error.errno, libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT) => {
                 // This file system needs a name; nobody else makes one of this form.
@@ -344,7 +393,7 @@ impl Root {
                 }
                 path.extend_from_slice(temporary_name()?.to_bytes());
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-                let file = self.resolve(&path, flags, mode)?;
+                let file = self.resolve_real(&path, flags, mode)?;
                 Ok(Temporary {
                     file,
                     named: Some(path),

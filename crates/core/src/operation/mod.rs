@@ -2,6 +2,7 @@
 
 mod background;
 mod command;
+mod files;
 mod request;
 mod terminal;
 mod tools;
@@ -13,6 +14,12 @@ pub use background::{
     StreamSummary, WaitCommand, wait_time,
 };
 pub use command::{CommandForm, Input, RunCommand};
+pub use files::{
+    DeleteFolder, EditFile, Encoding, EntryKind, FileBounds, FileRead, FileVersion, FileWritten,
+    FilesChanged, FolderEntry, FolderListing, KeptFile, ListFolder, Media, OnePath, PathAccess,
+    PathChange, PathChangeKind, PathValidate, PathVerdict, ReadFile, ReadKind, RenameFile,
+    RestoreFile, Segment, WriteFile, WriteMode,
+};
 pub use request::{CommandRequest, command_form, variables};
 pub use terminal::{
     InputStatus, KeyError, TerminalChoice, TerminalClosed, TerminalEnd, TerminalInfo,

@@ -13,6 +13,7 @@
 //! ```
 
 mod commands;
+mod files;
 mod streams;
 mod terminals;
 mod trees;
@@ -125,6 +126,7 @@ const fn check(name: &'static str, need: Need, function: CheckFunction) -> Check
 pub fn run_all(candidate: &Candidate) -> Vec<Report> {
     [
         commands::CHECKS,
+        files::CHECKS,
         streams::CHECKS,
         terminals::CHECKS,
         trees::CHECKS,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::limits;
 use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
@@ -15,13 +16,14 @@ use cofferdam_core::spec::{
     CommandSpec, EnclosureSpec, Network, ProviderKind, ResourceLimits, Variable,
 };
 use cofferdam_keeper::{
-    ChannelError, ClientError, Exited, KeeperClient, SignalTarget, SpawnRequest, SupervisorClient,
-    SupervisorReply,
+    ChannelError, ClientError, Exited, FileClient, FileReply, FileRequest, KeeperClient,
+    SignalTarget, SpawnRequest, SupervisorClient, SupervisorReply,
 };
 use cofferdam_sandbox::{
     Access, ExitStatus, Limit, PathRule, Resource, SandboxError, Spawned, Step, Swept,
 };
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::Occupancy;
 use super::bwrap::{Complaint, inner};
@@ -29,6 +31,7 @@ use super::scratch::CacheLayers;
 use crate::backend::{
     Backend, Ended, Exit, InnerNetwork, Recipient, RunningCommand, Started, Stdio,
 };
+use crate::files::{FileFault, FileWorker};
 
 /// How long the processes of a place may take to leave before they are killed.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -315,10 +318,64 @@ impl Backend for KeeperBackend {
         self.0.standing.load(Ordering::Acquire)
     }
 
+    fn file_worker(&self, root: &BytePath) -> Result<Box<dyn FileWorker>, Problem> {
+        let shared = &self.0;
+        let keeper = lock(&shared.keeper);
+        let keeper = keeper.as_ref().ok_or_else(gone)?;
+        let client =
+            FileClient::start(keeper, root.as_bytes()).map_err(|error| shared.lost(&error))?;
+        Ok(Box::new(InnerFiles {
+            client,
+            shared: Arc::clone(shared),
+        }))
+    }
+
     fn network(&self) -> Option<Arc<dyn InnerNetwork>> {
         self.0
             .network
             .then(|| Arc::clone(&self.0) as Arc<dyn InnerNetwork>)
+    }
+}
+
+/// A file worker behind the walls of commands.
+#[derive(Debug)]
+struct InnerFiles {
+    client: FileClient,
+    shared: Arc<Shared>,
+}
+
+impl FileWorker for InnerFiles {
+    fn call(
+        &mut self,
+        request: &FileRequest,
+        limit: Duration,
+    ) -> Result<(FileReply, Option<OwnedFd>), FileFault> {
+        let fault = |error: ClientError| match error {
+            ClientError::Refused(error) => FileFault::Refused(error),
+            other => FileFault::Lost(other.to_string()),
+        };
+        self.client.send(request).map_err(fault)?;
+        let timeout = Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        loop {
+            match poll(
+                &mut [PollFd::new(&self.client, PollFlags::IN)],
+                Some(&timeout),
+            ) {
+                Ok(0) => {
+                    // It waits for a disk, or was stopped: whoever comes next gets another.
+                    if let Some(keeper) = lock(&self.shared.keeper).as_ref() {
+                        let _ = keeper.end_child(self.client.pid());
+                    }
+                    return Err(FileFault::TooLate);
+                }
+                Ok(_) => return self.client.receive().map_err(fault),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(FileFault::Lost(errno.to_string())),
+            }
+        }
     }
 }
 

@@ -9,13 +9,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::outcome::{EndedBy, Usage};
 use cofferdam_core::spec::CommandSpec;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::memory_files::MemoryFiles;
 use super::stage::{self, Stage};
 use crate::backend::{Backend, Ended, Exit, Recipient, RunningCommand, Started, Stdio};
+use crate::files::FileWorker;
 
 /// What a scripted command does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +51,7 @@ type Play = dyn Fn(&CommandSpec) -> Option<ScriptedCommand> + Send + Sync;
 pub struct Script {
     play: Arc<Play>,
     calls: Arc<Mutex<Vec<CommandSpec>>>,
+    files: MemoryFiles,
 }
 
 impl std::fmt::Debug for Script {
@@ -67,6 +71,7 @@ impl Script {
         Self {
             play: Arc::new(play),
             calls: Arc::default(),
+            files: MemoryFiles::default(),
         }
     }
 
@@ -195,6 +200,10 @@ impl Backend for MemoryBackend {
             stage.upgrade().inspect(|stage| stage.strike(9));
         }
         EndedBy::Itself
+    }
+
+    fn file_worker(&self, _root: &BytePath) -> Result<Box<dyn FileWorker>, Problem> {
+        Ok(self.script.files.worker())
     }
 
     fn is_standing(&self) -> bool {

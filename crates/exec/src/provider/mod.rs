@@ -4,6 +4,7 @@ mod bwrap;
 mod host;
 mod keeper;
 pub(crate) mod memory;
+mod memory_files;
 mod scratch;
 mod stage;
 

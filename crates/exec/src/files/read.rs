@@ -1,0 +1,231 @@
+//! Reading (E5): content, matches, ranges, media.
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::file::{LineRange, SearchOptions, excerpt, line_count, search};
+use cofferdam_core::limits;
+use cofferdam_core::operation::{Encoding, FileRead, Media, ReadFile, ReadKind, Segment};
+use cofferdam_core::spec::Digest;
+use cofferdam_keeper::FileRequest;
+use cofferdam_sandbox::OpenHow;
+
+use super::content::{read_all, tell};
+use super::media::mime_type;
+use super::path::Located;
+use super::{FileDoor, worker};
+
+/// Matching lines unless a request says how many.
+const MATCHES: usize = 5;
+/// Lines around a match unless a request says how many.
+const CONTEXT: usize = 1;
+/// Most lines before a match.
+const BEFORE_CAP: usize = 3;
+/// Most lines after a match.
+const AFTER_CAP: usize = 5;
+
+impl FileDoor<'_> {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// `invalid_request` naming the field; `file_missing`, `path_outside`, `not_a_file`, `denied`,
+    /// `file_too_large`.
+    pub fn read(&self, request: &ReadFile) -> Result<FileRead, Problem> {
+        let asked = Asked::of(request)?;
+        let at = self.locate(&request.path)?;
+        let bytes = self.bytes_of(&at, self.bounds.read_bytes)?;
+        let mut read = FileRead {
+            path: request.path.clone(),
+            bytes: bytes.len() as u64,
+            total_lines: line_count(&bytes),
+            digest: Digest::of(&bytes),
+            encoding: request.encoding,
+            content: None,
+            start_line: 0,
+            end_line: 0,
+            char_count: 0,
+            truncated: false,
+            matches: Vec::new(),
+            matching_lines: None,
+            segments: Vec::new(),
+            media: None,
+        };
+        match asked {
+            Asked::Content { range, characters } => {
+                let piece = excerpt(&bytes, range, characters);
+                let (content, encoding) = tell(piece.bytes, request.encoding);
+                read.char_count = content.chars().count() as u64;
+                read.encoding = encoding;
+                read.content = Some(content);
+                read.start_line = piece.first_line;
+                read.end_line = piece.last_line;
+                read.truncated = piece.is_truncated;
+            }
+            Asked::Search(options) => {
+                let found = search(&bytes, &options);
+                let shown = found
+                    .blocks
+                    .iter()
+                    .flat_map(|block| &block.lines)
+                    .filter(|line| line.is_match)
+                    .count() as u64;
+                read.truncated = shown < found.matching_lines;
+                read.matching_lines = Some(found.matching_lines);
+                read.matches = found.blocks;
+            }
+            Asked::Extract {
+                ranges,
+                mut characters,
+            } => {
+                for range in ranges {
+                    let piece = excerpt(&bytes, range, characters);
+                    let (content, encoding) = tell(piece.bytes, request.encoding);
+                    let taken = content.chars().count();
+                    characters = characters.saturating_sub(taken);
+                    read.char_count += taken as u64;
+                    read.truncated |= piece.is_truncated;
+                    if encoding != Encoding::Utf8 {
+                        read.encoding = encoding;
+                    }
+                    read.segments.push(Segment {
+                        start_line: piece.first_line,
+                        end_line: piece.last_line,
+                        content,
+                        truncated: piece.is_truncated,
+                    });
+                }
+            }
+            Asked::Media => {
+                let Some(mime_type) = mime_type(&bytes) else {
+                    let message = format!("{} is neither an image nor a video", request.path);
+                    return Err(Problem::new(ErrorCode::NotAFile, message)
+                        .with_field("path")
+                        .with_hint(
+                            "`type = read` reads text, and with `encoding = base64` bytes",
+                        ));
+                };
+                read.total_lines = 0;
+                read.encoding = Encoding::Base64;
+                read.media = Some(Media {
+                    mime_type: mime_type.to_owned(),
+                    base64: tell(&bytes, Encoding::Base64).0,
+                });
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads all bytes of a file, links followed by the kernel as far as they stay beneath the root.
+    pub(super) fn bytes_of(&self, at: &Located, most: u64) -> Result<Vec<u8>, Problem> {
+        let request = FileRequest::Open {
+            path: at.relative().to_vec(),
+            how: OpenHow::Read,
+        };
+        match self.ask(at, &request)? {
+            (_, Some(file)) => read_all(file, most, at.shown()),
+            (other, None) => Err(worker::odd(&other)),
+        }
+    }
+}
+
+/// A request that makes sense.
+enum Asked {
+    Content {
+        range: LineRange,
+        characters: usize,
+    },
+    Search(SearchOptions),
+    Extract {
+        ranges: Vec<LineRange>,
+        characters: usize,
+    },
+    Media,
+}
+
+impl Asked {
+    fn of(request: &ReadFile) -> Result<Self, Problem> {
+        let wrong = |field: &str, message: String| {
+            Err(Problem::new(ErrorCode::InvalidRequest, message).with_field(field))
+        };
+        let characters = request.max_chars.unwrap_or(limits::OUTPUT_CHARACTERS);
+        if characters == 0 {
+            return wrong("max_chars", "max_chars is at least 1".to_owned());
+        }
+        let ranges = request.segments.iter().copied().chain([LineRange {
+            start_line: request.start_line,
+            end_line: request.end_line,
+        }]);
+        for range in ranges {
+            if range.start_line == Some(0) {
+                return wrong("start_line", "lines are counted from 1".to_owned());
+            }
+            let last = range.end_line.unwrap_or(u64::MAX);
+            if last < range.start_line.unwrap_or(1) {
+                return wrong("end_line", "a range ends before it begins".to_owned());
+            }
+        }
+        let is_of = |kinds: &[ReadKind]| kinds.contains(&request.kind);
+        let others = [
+            ("query", request.query.is_some(), &[ReadKind::Search][..]),
+            (
+                "segments",
+                !request.segments.is_empty(),
+                &[ReadKind::Extract],
+            ),
+            (
+                "start_line",
+                request.start_line.is_some() || request.end_line.is_some(),
+                &[ReadKind::Read],
+            ),
+        ];
+        for (field, is_given, kinds) in others {
+            if is_given && !is_of(kinds) {
+                return wrong(field, format!("{field} does not go with this type"));
+            }
+        }
+        match request.kind {
+            ReadKind::Read => Ok(Self::Content {
+                range: LineRange {
+                    start_line: request.start_line,
+                    end_line: request.end_line,
+                },
+                characters,
+            }),
+            ReadKind::Search => {
+                let query = request.query.clone().unwrap_or_default();
+                if query.is_empty() || query.contains('\n') {
+                    let message = "a search needs a query, of one line";
+                    return wrong("query", message.to_owned());
+                }
+                let most_matches = request.max_matches.unwrap_or(MATCHES);
+                if !(1..=limits::SEARCH_MATCHES).contains(&most_matches) {
+                    let message = format!("max_matches is 1 to {}", limits::SEARCH_MATCHES);
+                    return wrong("max_matches", message);
+                }
+                let around = |field, given: Option<usize>, cap| match given.unwrap_or(CONTEXT) {
+                    lines if lines <= cap => Ok(lines),
+                    _ => Err(Problem::new(
+                        ErrorCode::InvalidRequest,
+                        format!("{field} is at most {cap}"),
+                    )
+                    .with_field(field)),
+                };
+                Ok(Self::Search(SearchOptions {
+                    query,
+                    is_case_sensitive: request.case_sensitive,
+                    most_matches,
+                    context_before: around("context_before", request.context_before, BEFORE_CAP)?,
+                    context_after: around("context_after", request.context_after, AFTER_CAP)?,
+                }))
+            }
+            ReadKind::Extract => {
+                let ranges = request.segments.clone();
+                if ranges.is_empty() || ranges.len() > limits::EXTRACT_SEGMENTS {
+                    let message = format!("segments are 1 to {}", limits::EXTRACT_SEGMENTS);
+                    return wrong("segments", message);
+                }
+                Ok(Self::Extract { ranges, characters })
+            }
+            ReadKind::Media => Ok(Self::Media),
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Writing and editing (E3, E4), and making files and folders: there before or after, never half.
+
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::file::{EditFailureReason, edit};
+use cofferdam_core::operation::{
+    EditFile, FileWritten, FilesChanged, KeptFile, OnePath, PathChange, PathChangeKind, WriteFile,
+    WriteMode,
+};
+use cofferdam_core::spec::Digest;
+use cofferdam_keeper::{FileReply, FileRequest};
+use cofferdam_sandbox::{Create, FileKind, Metadata, OpenHow};
+use rustix::fs::Mode;
+use serde_json::json;
+
+use super::change::ChangeKind;
+use super::content::{keep, take, too_large, version, write_all};
+use super::path::{Located, Real};
+use super::{FileDoor, worker};
+
+/// Permission bits of a file that is made, before the mask of the worker.
+const FILE_MODE: u32 = 0o666;
+/// Permission bits of a folder that is made, before the mask of the worker.
+const FOLDER_MODE: u32 = 0o777;
+
+/// A file as it is before a change.
+struct Before {
+    at: Located,
+    metadata: Option<Metadata>,
+    bytes: Vec<u8>,
+}
+
+impl FileDoor<'_> {
+    /// Writes a file, or adds to it. Folders above it are made.
+    ///
+    /// A file with several names gets bytes of its own: the others keep what they had. Owner and
+    /// permission bits stay, but for set-id bits.
+    ///
+    /// # Errors
+    ///
+    /// `file_conflict` where the file is not what `expected_digest` says; `denied`, `path_outside`,
+    /// `not_a_file`, `file_too_large`, `storage_exhausted`. Nothing is changed then.
+    pub fn write(&self, request: WriteFile) -> Result<FileWritten, Problem> {
+        let content = take(request.content, request.encoding)?;
+        let path = request.path;
+        let before = self.before(&path, request.expected_digest.as_ref())?;
+        let bytes = match request.mode {
+            WriteMode::Write => content,
+            WriteMode::Append => [before.bytes.as_slice(), &content].concat(),
+        };
+        self.put(ChangeKind::WriteFile, &path, before, &bytes)
+    }
+
+    /// Edits a file: all groups, in order, or none.
+    ///
+    /// # Errors
+    ///
+    /// `edit_failed` with `details.failed_replacement_index`; `file_missing`, and those of writing.
+    pub fn edit(&self, request: &EditFile) -> Result<FileWritten, Problem> {
+        let path = &request.path;
+        let before = self.before(path, request.expected_digest.as_ref())?;
+        if before.metadata.is_none() {
+            return Err(worker::refused(
+                path,
+                rustix::io::Errno::NOENT.raw_os_error(),
+            ));
+        }
+        let edited = edit(
+            &before.bytes,
+            &request.replacements,
+            request.ambiguous,
+            self.bounds.written_bytes,
+        )
+        .map_err(|failure| {
+            let hint = match &failure.reason {
+                EditFailureReason::NotFound { close: Some(_) } => {
+                    "`details.reason` has the text as it stands there: take it as it is"
+                }
+                EditFailureReason::NotFound { close: None } => "read the file again",
+                EditFailureReason::Ambiguous { .. } => {
+                    "give more of the text around it, or `replace_all`"
+                }
+                _ => "correct the group; nothing was written",
+            };
+            Problem::new(ErrorCode::EditFailed, format!("{path}: {failure}"))
+                .with_field("replacements")
+                .with_hint(hint)
+                .with_details(json!({
+                    "failed_replacement_index": failure.index,
+                    "reason": failure.reason,
+                    "write_performed": false,
+                }))
+        })?;
+        let written = self.put(ChangeKind::EditFile, path, before, &edited.bytes)?;
+        let count = |of: fn(&cofferdam_core::file::ReplacementDetail) -> u64| {
+            Some(edited.details.iter().map(of).sum())
+        };
+        Ok(FileWritten {
+            replacements: count(|detail| detail.replacements),
+            found_matches: count(|detail| detail.found_matches),
+            details: edited.details.clone(),
+            ..written
+        })
+    }
+
+    /// Makes an empty file; folders above it are made.
+    ///
+    /// # Errors
+    ///
+    /// `file_exists`, and those of writing.
+    pub fn create_file(&self, request: &OnePath) -> Result<FilesChanged, Problem> {
+        let path = &request.path;
+        let named = self.locate(path)?;
+        let Real { at, metadata } = self.real(&named, false)?;
+        if metadata.is_some() {
+            return Err(worker::refused(
+                path,
+                rustix::io::Errno::EXIST.raw_os_error(),
+            ));
+        }
+        self.may_change(&at)?;
+        let ((), changed) = self.tell(ChangeKind::CreateFile, path, |changes| {
+            self.make_parents(&at, changes)?;
+            let how = OpenHow::Write {
+                create: Create::New,
+                truncate: false,
+                append: false,
+                mode: FILE_MODE,
+            };
+            let request = FileRequest::Open {
+                path: at.relative().to_vec(),
+                how,
+            };
+            let reply = self.ask(&at, &request)?;
+            let mode = match reply.0 {
+                FileReply::Opened(metadata) => metadata.mode,
+                other => return Err(worker::odd(&other)),
+            };
+            let after = keep(self.plane.journal().as_ref(), &[], mode)?;
+            changes.push(change(&at, PathChangeKind::FileCreated, None, Some(after)));
+            Ok(())
+        })?;
+        Ok(changed)
+    }
+
+    /// Makes a folder, with those above it.
+    ///
+    /// # Errors
+    ///
+    /// `file_exists`, and those of writing.
+    pub fn create_folder(&self, request: &OnePath) -> Result<FilesChanged, Problem> {
+        let path = &request.path;
+        let named = self.locate(path)?;
+        let Real { at, metadata } = self.real(&named, false)?;
+        if metadata.is_some() {
+            return Err(worker::refused(
+                path,
+                rustix::io::Errno::EXIST.raw_os_error(),
+            ));
+        }
+        self.may_change(&at)?;
+        let ((), changed) = self.tell(ChangeKind::CreateFolder, path, |changes| {
+            self.make_parents(&at, changes)?;
+            self.make_folder(&at, changes)
+        })?;
+        Ok(changed)
+    }
+
+    /// Finds a file that is to be changed, and reads it.
+    fn before(&self, path: &BytePath, expected: Option<&Digest>) -> Result<Before, Problem> {
+        let named = self.locate(path)?;
+        let Real { at, metadata } = self.real(&named, true)?;
+        self.may_change(&at)?;
+        let bytes = match metadata.map(|metadata| metadata.kind) {
+            None => Vec::new(),
+            Some(FileKind::File) => self.bytes_of(&at, self.bounds.written_bytes)?,
+            Some(_) => {
+                return Err(worker::refused(
+                    path,
+                    rustix::io::Errno::ISDIR.raw_os_error(),
+                ));
+            }
+        };
+        if let Some(expected) = expected {
+            let found = metadata.map(|_| Digest::of(&bytes));
+            if found.as_ref() != Some(expected) {
+                return Err(Problem::new(
+                    ErrorCode::FileConflict,
+                    format!("{path} is not what was expected: somebody has changed it"),
+                )
+                .with_field("expected_digest")
+                .with_hint("read the file again, and decide anew")
+                .with_details(json!({"expected": expected, "found": found})));
+            }
+        }
+        Ok(Before {
+            at,
+            metadata,
+            bytes,
+        })
+    }
+
+    /// Puts bytes in the place of a file.
+    fn put(
+        &self,
+        kind: ChangeKind,
+        path: &BytePath,
+        before: Before,
+        bytes: &[u8],
+    ) -> Result<FileWritten, Problem> {
+        let most = self.bounds.written_bytes;
+        if bytes.len() as u64 > most {
+            return Err(too_large(path, bytes.len() as u64, most));
+        }
+        let journal = self.plane.journal().as_ref();
+        let old = before
+            .metadata
+            .map(|metadata| keep(journal, &before.bytes, metadata.mode))
+            .transpose()?;
+        let (new, changed) = self.tell(kind, path, |changes| {
+            self.make_parents(&before.at, changes)?;
+            let mode = self.replace(&before.at, before.metadata.as_ref(), None, bytes)?;
+            let new = keep(journal, bytes, mode)?;
+            let kind = if old.is_some() {
+                PathChangeKind::FileModified
+            } else {
+                PathChangeKind::FileCreated
+            };
+            changes.push(change(&before.at, kind, old.clone(), Some(new.clone())));
+            Ok(new)
+        })?;
+        let masker = self.plane.masker();
+        Ok(FileWritten {
+            path: path.clone(),
+            change_id: changed.change_id,
+            created: old.is_none(),
+            bytes: new.bytes,
+            original_file: old.map(|old| version(&old, &before.bytes, masker)),
+            new_file: version(&new, bytes, masker),
+            replacements: None,
+            found_matches: None,
+            details: Vec::new(),
+        })
+    }
+
+    /// Writes beside the file and gives that its name. Gives the permission bits that it has then:
+    /// those of `wanted`, else of the old file, else what the worker's mask leaves.
+    pub(super) fn replace(
+        &self,
+        at: &Located,
+        old: Option<&Metadata>,
+        wanted: Option<u32>,
+        bytes: &[u8],
+    ) -> Result<u32, Problem> {
+        let folder = at
+            .parent()
+            .ok_or_else(|| worker::refused(at.shown(), rustix::io::Errno::ISDIR.raw_os_error()))?;
+        let mode = wanted.or(old.map(|old| old.mode)).map(|mode| mode & 0o777);
+        let request = FileRequest::Temporary {
+            directory: folder.relative().to_vec(),
+            mode: mode.unwrap_or(FILE_MODE),
+        };
+        let (FileReply::Temporary { token }, Some(file)) = self.ask(at, &request)? else {
+            return Err(Problem::new(
+                ErrorCode::Internal,
+                "a file worker gave no file to write to",
+            ));
+        };
+        let filled = fill(at, file, old, mode, bytes);
+        let end = match &filled {
+            Ok(_) => FileRequest::Commit {
+                token,
+                path: at.relative().to_vec(),
+                replace: old.is_some(),
+            },
+            Err(_) => FileRequest::Discard { token },
+        };
+        let ended = self.ask(at, &end);
+        let mode = filled?;
+        ended?;
+        Ok(mode)
+    }
+
+    /// Makes the folders above a place that are not there.
+    pub(super) fn make_parents(
+        &self,
+        at: &Located,
+        changes: &mut Vec<PathChange>,
+    ) -> Result<(), Problem> {
+        let mut missing = Vec::new();
+        let mut above = at.parent();
+        while let Some(folder) = above {
+            if self.look(&folder)?.is_some() {
+                break;
+            }
+            above = folder.parent();
+            missing.push(folder);
+        }
+        for folder in missing.iter().rev() {
+            self.make_folder(folder, changes)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn make_folder(
+        &self,
+        at: &Located,
+        changes: &mut Vec<PathChange>,
+    ) -> Result<(), Problem> {
+        let request = FileRequest::MakeDirectory {
+            path: at.relative().to_vec(),
+            mode: FOLDER_MODE,
+            parents: false,
+        };
+        self.ask(at, &request)?;
+        changes.push(change(at, PathChangeKind::FolderCreated, None, None));
+        Ok(())
+    }
+}
+
+/// Fills a file that has no name yet, and gives it owner and bits of the one whose place it takes.
+fn fill(
+    at: &Located,
+    file: std::os::fd::OwnedFd,
+    old: Option<&Metadata>,
+    mode: Option<u32>,
+    bytes: &[u8],
+) -> Result<u32, Problem> {
+    let failed = |errno: rustix::io::Errno| worker::refused(at.shown(), errno.raw_os_error());
+    if let Some(mode) = mode {
+        // The worker's mask does not count for a file that is there already.
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(failed)?;
+    }
+    let made = rustix::fs::fstat(&file).map_err(failed)?;
+    if let Some(old) = old.filter(|old| (old.uid, old.gid) != (made.st_uid, made.st_gid)) {
+        let owner = rustix::fs::Uid::from_raw(old.uid);
+        let group = rustix::fs::Gid::from_raw(old.gid);
+        rustix::fs::fchown(&file, Some(owner), Some(group)).map_err(|_| {
+            let message = format!("{} belongs to somebody else", at.shown());
+            Problem::new(ErrorCode::Denied, message)
+                .with_field("path")
+                .with_hint("a new file would belong to another owner; write it with a command")
+        })?;
+    }
+    write_all(file, bytes, at.shown())?;
+    Ok(made.st_mode & 0o777)
+}
+
+pub(super) fn change(
+    at: &Located,
+    kind: PathChangeKind,
+    before: Option<KeptFile>,
+    after: Option<KeptFile>,
+) -> PathChange {
+    PathChange {
+        path: at.absolute(),
+        kind,
+        new_path: None,
+        before,
+        after,
+    }
+}
