@@ -137,6 +137,16 @@ codes! {
     CheckoutDirty = "checkout_dirty";
     /// The two sides changed the same lines.
     MergeConflict = "merge_conflict";
+    /// There is no such session, or it has ended.
+    SessionUnknown = "session_unknown";
+    /// Another command of the shell session did not end in time.
+    SessionBusy = "session_busy";
+    /// The name of the session is taken.
+    SessionTaken = "session_taken";
+    /// No more sessions can be open at once.
+    SessionLimit = "session_limit";
+    /// The script is not whole: a quote, a bracket or a here-document is left open. Nothing of it ran.
+    SyntaxIncomplete = "syntax_incomplete";
     /// There is no such task.
     TaskUnknown = "task_unknown";
     /// The task cannot do this in the state in which it is.

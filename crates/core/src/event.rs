@@ -132,6 +132,12 @@ event_types! {
     ISOLATION_WORKSPACE = "isolation.workspace";
     /// Something of ours was removed, or kept. data: a removal receipt.
     ISOLATION_REMOVED = "isolation.removed";
+    /// A session was opened. data: `{session_id, name, mode, idle_limit, lifetime, spec_hash}`.
+    SESSION_OPENED = "session.opened";
+    /// A session began anew: asked for, or its walls had gone or changed. data: `{session_id, reason}`.
+    SESSION_RESET = "session.reset";
+    /// A session ended. data: `{session_id, reason, ended_by, cancelled}`.
+    SESSION_ENDED = "session.ended";
     /// A policy became the effective one. data: `{version, hash, layers}`.
     POLICY_LOADED = "policy.loaded";
     /// A policy file was refused; the last good one stays. data: `{path, problem}`.

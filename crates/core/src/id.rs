@@ -117,6 +117,8 @@ ids! {
     EnclosureId = "encl";
     /// Names one change of files through the file door.
     ChangeId = "chg";
+    /// Names one session: a place that is kept for many commands.
+    SessionId = "sess";
     /// Names one life of a plane: what holds a lease on its intents.
     LeaseId = "lease";
     /// Names one piece of evidence.

@@ -262,6 +262,13 @@ pub struct CommandOutcome {
     /// What was still running at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leftovers: Vec<Leftover>,
+    /// What it left running in its session, where that lives on until the session ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Leftover>,
+    /// Those of `kept` that may still write to the command's streams: what they write from now on
+    /// is in the session's log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pipes_held_by: Vec<i32>,
     /// By what the tree ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndedBy>,
@@ -315,6 +322,8 @@ impl CommandOutcome {
             stdout_full: nothing(),
             stderr_full: nothing(),
             leftovers: Vec::new(),
+            kept: Vec::new(),
+            pipes_held_by: Vec::new(),
             ended_by: None,
             usage: Usage::default(),
             timeout_ms: None,

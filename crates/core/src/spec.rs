@@ -489,6 +489,22 @@ impl std::fmt::Display for Digest {
 }
 
 impl EnclosureSpec {
+    /// Gives the same place with another scratch directory, wherever that is named.
+    pub fn relocated(&self, scratch: &BytePath) -> Self {
+        if self.scratch.is_empty() {
+            return self.clone();
+        }
+        let inside = |path: &BytePath| {
+            serde_json::to_string(path)
+                .expect("a path is a string")
+                .trim_matches('"')
+                .to_owned()
+        };
+        let text = serde_json::to_string(self).expect("a spec holds no map with odd keys");
+        let text = text.replace(&inside(&self.scratch), &inside(scratch));
+        serde_json::from_str(&text).expect("what was a spec is one with another path")
+    }
+
     /// Digests everything but the scratch directory: two specs with one hash are the same place.
     pub fn hash(&self) -> Digest {
         let text = serde_json::to_string(self).expect("a spec holds no map with odd keys");

@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
@@ -26,6 +27,17 @@ pub(crate) enum Stdio {
     Three([OwnedFd; 3]),
     /// A terminal of its own, of this size; the backend makes it.
     Terminal(TerminalSize),
+}
+
+/// What a command of a session gets beyond its streams.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    /// Descriptors, each with the number that it gets.
+    pub(crate) descriptors: Vec<(OwnedFd, i32)>,
+    /// Whether what it leaves running stays for as long as the place.
+    pub(crate) keep_rest: bool,
+    /// Whether its own environment is the whole of it, without the place's.
+    pub(crate) own_environment_only: bool,
 }
 
 /// A command that was started.
@@ -59,7 +71,18 @@ pub(crate) struct Ended {
     pub(crate) exit: Exit,
     pub(crate) usage: Usage,
     pub(crate) leftovers: Vec<Leftover>,
+    /// What was let live.
+    pub(crate) kept: Option<KeptTree>,
     pub(crate) by: EndedBy,
+}
+
+/// What a command left running and was let live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptTree {
+    /// By what the place knows it.
+    pub(crate) number: u64,
+    /// What it was when the command ended.
+    pub(crate) processes: Vec<Leftover>,
 }
 
 /// What `wait` said about the leader.
@@ -103,13 +126,31 @@ pub(crate) trait RunningCommand: Debug + Send {
 /// A place in which commands are started.
 pub(crate) trait Backend: Debug + Send + Sync {
     /// Starts a command. A place that answers later tells by [`RunningCommand::take_end`] that it
-    /// did not start.
+    /// did not start. One where nothing is real passes over the extra.
     ///
     /// # Errors
     ///
     /// `not_found`, `not_executable`, `cwd_missing`, `spawn_failed`: nothing runs. `enclosure_lost`
     /// when the place is gone.
-    fn start(&self, command: &CommandSpec, stdio: Stdio) -> Result<Started, Problem>;
+    fn start_with(
+        &self,
+        command: &CommandSpec,
+        stdio: Stdio,
+        extra: Extra,
+    ) -> Result<Started, Problem>;
+
+    /// Lists what commands have left running and is still there, by number.
+    fn kept(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Ends what a command has left running; one that is gone is no error.
+    fn end_kept(&self, _number: u64) {}
+
+    /// Proves that a command would be taken: asked of whoever would start it, and answered in time.
+    fn prove(&self, _limit: Duration) -> bool {
+        self.is_standing()
+    }
 
     /// Ends everything in the place, by the strongest means there is, and waits until it is so.
     fn end(&self) -> EndedBy;
@@ -124,6 +165,11 @@ pub(crate) trait Backend: Debug + Send + Sync {
     ///
     /// `enclosure_lost` when the place is gone; `file_missing` when the directory is not there.
     fn file_worker(&self, root: &BytePath) -> Result<Box<dyn FileWorker>, Problem>;
+
+    /// Gives one number for the state of the private places; `None` where it cannot be told.
+    fn traces(&self, _limit: Duration) -> Option<u64> {
+        None
+    }
 
     /// Gives the network of a place that has one of its own, and somebody inside who opens sockets.
     fn network(&self) -> Option<Arc<dyn InnerNetwork>> {

@@ -1,5 +1,6 @@
 //! A place behind walls, from its set-up to its end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use cofferdam_core::ports::PublishedPort;
 use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec, StreamPlan, Variable};
 use serde_json::json;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Extra};
 use crate::files::Workers;
 use crate::guard::Guard;
 use crate::network::Door;
@@ -20,7 +21,7 @@ use crate::plane::Plane;
 use crate::ports::Ports;
 use crate::provider::{self, Occupancy, Scratch};
 use crate::quiet;
-use crate::run::{self, NotStarted, Run};
+use crate::run::{self, Kept, NotStarted, Run};
 
 /// What commands of one enclosure have in common.
 #[derive(Debug)]
@@ -91,6 +92,8 @@ pub struct Enclosure {
     requested: IsolationLevel,
     subject: Subject,
     standing: Mutex<Option<Arc<Standing>>>,
+    /// Whether it was taken down for good.
+    closed: AtomicBool,
 }
 
 /// What a helper command of the plane's own gave.
@@ -118,6 +121,7 @@ impl Enclosure {
             requested,
             subject: subject.clone(),
             standing: Mutex::new(Some(Arc::new(standing))),
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -148,6 +152,55 @@ impl Enclosure {
         }
     }
 
+    /// Runs one command of a session; gives what it left running, and in which walls it ran, where
+    /// they stood.
+    pub(crate) fn run_in_session(
+        &self,
+        run: Run<'_>,
+        extra: Extra,
+    ) -> (CommandOutcome, Kept, Option<EnclosureId>) {
+        match self.standing() {
+            Ok(standing) => {
+                let (outcome, kept) =
+                    run::run_with(&standing.place, standing.backend.as_ref(), run, extra);
+                (outcome, kept, Some(standing.place.id.clone()))
+            }
+            Err(problem) => {
+                let outcome =
+                    run::never_ran(&self.plane, self.isolation(), NotStarted { run, problem });
+                (outcome, Kept::default(), None)
+            }
+        }
+    }
+
+    /// Tells of a command that is not started, for a reason that is not the place's.
+    pub(crate) fn refuse(&self, run: Run<'_>, problem: Problem) -> CommandOutcome {
+        run::never_ran(&self.plane, self.isolation(), NotStarted { run, problem })
+    }
+
+    /// Runs a helper as [`Enclosure::run_quiet`] does, with descriptors of its own.
+    pub(crate) fn run_quiet_with(
+        &self,
+        command: &CommandSpec,
+        extra: Extra,
+    ) -> Result<QuietOutput, Problem> {
+        let standing = self.standing()?;
+        quiet::run(&self.plane, standing.backend.as_ref(), command, None, extra)
+    }
+
+    /// Names the walls that stand now, if they do.
+    pub(crate) fn id(&self) -> Option<EnclosureId> {
+        lock(&self.standing)
+            .as_ref()
+            .map(|standing| standing.place.id.clone())
+    }
+
+    /// Lends what stands, without putting it up anew.
+    pub(crate) fn as_it_stands<T>(&self, look: impl FnOnce(&dyn Backend) -> T) -> Option<T> {
+        let standing = lock(&self.standing).as_ref().map(Arc::clone)?;
+        Some(look(standing.backend.as_ref()))
+    }
+
     /// Runs a helper of the plane's own inside, without an intent in the journal: its effect is no
     /// one's but the plane's.
     ///
@@ -176,13 +229,39 @@ impl Enclosure {
             idle_timeout_ms: None,
             limits: cofferdam_core::spec::ResourceLimits::default(),
         };
-        quiet::run(&self.plane, standing.backend.as_ref(), &command, input)
+        quiet::run(
+            &self.plane,
+            standing.backend.as_ref(),
+            &command,
+            input,
+            Extra::default(),
+        )
     }
 
     /// Ends everything in the place and takes the walls down.
     pub fn close(self) -> EndedBy {
         let standing = lock(&self.standing).take();
         take_down(standing, "closed", &self.subject)
+    }
+
+    /// Proves that a command would be taken, and be behind what was planned, in so much time.
+    pub(crate) fn prove(&self, limit: Duration) -> bool {
+        let standing = lock(&self.standing).as_ref().map(Arc::clone);
+        standing.is_some_and(|standing| {
+            standing.place.guard().and_then(Guard::look).is_none() && standing.backend.prove(limit)
+        })
+    }
+
+    /// Takes the walls down for good, from any thread: the next command is refused.
+    pub(crate) fn take_down(&self) -> EndedBy {
+        self.closed.store(true, Ordering::Release);
+        let standing = lock(&self.standing).take();
+        take_down(standing, "closed", &self.subject)
+    }
+
+    /// Puts the walls up where they do not stand.
+    pub(crate) fn put_up_again(&self) -> Result<(), Problem> {
+        self.standing().map(drop)
     }
 
     /// Ends everything that runs in the place, now, from any thread. The next command puts the walls
@@ -198,6 +277,12 @@ impl Enclosure {
     /// Gives the walls, and puts them up anew where a part of them has gone.
     pub(crate) fn standing(&self) -> Result<Arc<Standing>, Problem> {
         let mut slot = lock(&self.standing);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Problem::new(
+                ErrorCode::EnclosureLost,
+                "the enclosure was taken down",
+            ));
+        }
         if let Some(standing) = slot.as_ref() {
             let replaced = standing.place.guard().and_then(Guard::look).is_some();
             if !replaced && standing.backend.is_standing() {

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::backend::{Backend, Exit, Stdio};
+use crate::backend::{Backend, Exit, Extra, Stdio};
 use crate::enclosure::{QuietOutput, not_in_time};
 use crate::plane::Plane;
 
@@ -21,6 +21,7 @@ pub(crate) fn run(
     backend: &dyn Backend,
     command: &CommandSpec,
     input: Option<&[u8]>,
+    extra: Extra,
 ) -> Result<QuietOutput, Problem> {
     let program = command
         .argv
@@ -41,8 +42,8 @@ pub(crate) fn run(
         rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)
     };
     nonblocking(&stdin_writer).map_err(io)?;
-    let mut started =
-        backend.start(command, Stdio::Three([stdin, stdout_writer, stderr_writer]))?;
+    let stdio = Stdio::Three([stdin, stdout_writer, stderr_writer]);
+    let mut started = backend.start_with(command, stdio, extra)?;
     let ambient = plane.ambient();
     let limit = Duration::from_millis(command.timeout_ms.unwrap_or(60_000));
     let until = ambient.monotonic() + limit;

@@ -10,8 +10,12 @@ mod home;
 mod kills;
 #[path = "main/network.rs"]
 mod network;
+#[path = "main/pool.rs"]
+mod pool;
 #[path = "main/ports.rs"]
 mod ports;
+#[path = "main/session.rs"]
+mod session;
 #[path = "main/smoke.rs"]
 mod smoke;
 #[path = "main/worktree.rs"]

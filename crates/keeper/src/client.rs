@@ -201,6 +201,25 @@ impl KeeperClient {
         }
     }
 
+    /// Asks whether anything was left in the private places of the enclosure; the answer comes by
+    /// [`KeeperClient::finish_look`].
+    pub fn begin_look(&self, roots: &[Vec<u8>], ipc: bool) -> Result<(), ClientError> {
+        let request = KeeperRequest::LookForTraces {
+            roots: roots.to_vec(),
+            ipc,
+        };
+        Ok(send(&self.socket, &request, &[])?)
+    }
+
+    /// Waits for the answer to [`KeeperClient::begin_look`]: the same number for the same state,
+    /// `None` where there is too much to look at.
+    pub fn finish_look(&self) -> Result<Option<u64>, ClientError> {
+        match self.receive()?.0 {
+            KeeperReply::Traces(traces) => Ok(traces),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Asks for a sign of life.
     pub fn ping(&self) -> Result<(), ClientError> {
         self.done(&KeeperRequest::Ping)

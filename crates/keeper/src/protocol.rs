@@ -86,6 +86,13 @@ pub enum KeeperRequest {
     },
     /// Opens the lists of TCP sockets of the inside. Answered by `SocketTables`.
     OpenSocketTables,
+    /// Tells whether anything was left in the private places of the enclosure. Answered by `Traces`.
+    LookForTraces {
+        /// Directories of the enclosure's own, as seen inside; what is mounted below is passed over.
+        roots: Vec<Bytes>,
+        /// Whether its System V objects are its own, too.
+        ipc: bool,
+    },
     /// Answered by `Done`.
     Ping,
     /// Ends everything and leaves; not answered.
@@ -117,6 +124,9 @@ pub enum KeeperReply {
     /// The lists of TCP sockets, in the kernel's text form, read anew from offset 0; carries that of
     /// IPv4 and, where there is IPv6, the one of it.
     SocketTables,
+    /// The same number for the same state of the private places; `None` where there is too much to
+    /// look at.
+    Traces(Option<u64>),
     /// It is done.
     Done,
     /// It failed.
@@ -197,6 +207,8 @@ pub enum SignalTarget {
     Leader,
     /// It and all its descendants.
     Tree,
+    /// Everything that it started, orphans too, because it is to end: nothing of it is kept then.
+    Everything,
 }
 
 /// Describes a command to a supervisor, whose walls it gets.
@@ -227,6 +239,9 @@ pub struct SpawnRequest {
     pub linger_milliseconds: u32,
     /// Milliseconds that ending the tree may take.
     pub sweep_milliseconds: u32,
+    /// Whether descendants that outlive the command stay, until `EndTree` or the end of the channel.
+    /// The supervisor takes no other command before they are gone.
+    pub keep_rest: bool,
 }
 
 /// Answers of a supervisor.
@@ -239,8 +254,10 @@ pub enum SupervisorReply {
     },
     /// The command did not start.
     Failed(Failure),
-    /// The command has ended, and its tree with it.
+    /// The command has ended, and its tree with it, unless it was to be kept.
     Exited(Exited),
+    /// What an ended command had left running is gone: the next command can come.
+    Emptied,
     /// It is alive.
     Pong,
 }
@@ -256,6 +273,8 @@ pub struct Exited {
     pub usage: Usage,
     /// Descendants that were still there, at most [`Exited::MOST_LEFTOVERS`] of them.
     pub leftovers: Vec<Leftover>,
+    /// Whether they were let live; `Emptied` follows when they have ended.
+    pub kept: bool,
     /// How many there were.
     pub leftover_count: u32,
     /// How the tree was ended.

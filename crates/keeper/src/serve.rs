@@ -9,7 +9,7 @@ use std::time::Duration;
 use cofferdam_sandbox::{
     ChildSignals, Filter, Reap, SandboxError, Step, Sweep, Swept, apply_mounts, build_ruleset,
     drop_all_capabilities, fork_and_run, open_terminal, reap_any, set_dumpable, set_process_name,
-    set_subreaper, signal_pid, sweep, take_inherited_channel,
+    set_subreaper, signal_pid, sweep, take_inherited_channel, traces,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -205,6 +205,9 @@ impl Keeper {
                 // A kernel without IPv6 has no list of it.
                 tables.extend(socket_table(c"/proc/self/net/tcp6"));
                 Ok((KeeperReply::SocketTables, tables))
+            }
+            KeeperRequest::LookForTraces { roots, ipc } => {
+                plain(KeeperReply::Traces(traces(&roots, ipc)))
             }
             KeeperRequest::Ping | KeeperRequest::End => plain(KeeperReply::Done),
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use cofferdam_sandbox::{
     ChildSignals, Directory, ExitStatus, LandlockPlan, OwnOomScore, Program, Reap, Ruleset,
     SandboxError, SeccompProgram, Spawn, Step, Sweep, Swept, Usage, build_ruleset, candidates,
-    reap_any, set_process_name, set_subreaper, signal_pid, signal_tree, spawn, sweep,
-    wait_for_no_child,
+    children, living, reap_any, set_process_name, set_subreaper, signal_pid, signal_tree, spawn,
+    sweep, wait_for_no_child,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -33,6 +33,7 @@ struct Running {
     pid: i32,
     sweep: Duration,
     linger: Duration,
+    keep_rest: bool,
 }
 
 struct Supervisor<'a, S> {
@@ -40,6 +41,8 @@ struct Supervisor<'a, S> {
     walls: &'a Walls,
     oom_score: Option<OwnOomScore>,
     running: Option<Running>,
+    /// Whether descendants of an ended command are let live, and how long ending them may take.
+    keeping: Option<Duration>,
     usage: Usage,
 }
 
@@ -70,6 +73,7 @@ pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls, also: Option<&S>) -> i32
         // Behind Landlock no command can look into us; without walls none has to.
         oom_score: OwnOomScore::open_undumpable(walls.ruleset.is_some() || walls.seccomp.is_none()),
         running: None,
+        keeping: None,
         usage: Usage::default(),
     };
     loop {
@@ -133,18 +137,22 @@ impl<S: AsFd> Supervisor<'_, S> {
                 }
             }
             SupervisorRequest::Signal { target, number } => {
-                if let Some(running) = &self.running {
-                    // Whoever is gone already needs no signal.
-                    match target {
-                        SignalTarget::Leader => drop(signal_pid(running.pid, number)),
-                        SignalTarget::Tree => drop(signal_tree(running.pid, number)),
+                // Whoever is gone already needs no signal.
+                match (&mut self.running, target) {
+                    (Some(running), SignalTarget::Leader) => drop(signal_pid(running.pid, number)),
+                    (Some(running), SignalTarget::Tree) => drop(signal_tree(running.pid, number)),
+                    (Some(running), SignalTarget::Everything) => {
+                        running.keep_rest = false;
+                        signal_everything(number);
                     }
+                    (None, _) => {}
                 }
                 Ok(())
             }
-            SupervisorRequest::EndTree => match self.running.take() {
-                Some(running) => self.finish(&running, None),
-                None => Ok(()),
+            SupervisorRequest::EndTree => match (self.running.take(), self.keeping) {
+                (Some(running), _) => self.finish(&running, None),
+                (None, Some(limit)) => self.end_kept(limit),
+                (None, None) => Ok(()),
             },
             SupervisorRequest::Ping => self.say(&SupervisorReply::Pong),
         }
@@ -155,7 +163,7 @@ impl<S: AsFd> Supervisor<'_, S> {
     }
 
     fn start(&mut self, request: &SpawnRequest, given: &[OwnedFd]) -> Result<i32, SandboxError> {
-        if self.running.is_some() {
+        if self.running.is_some() || self.keeping.is_some() {
             return Err(SandboxError::new(Step::Prepare, Errno::BUSY.raw_os_error()));
         }
         let invalid = || SandboxError::new(Step::Prepare, Errno::INVAL.raw_os_error());
@@ -211,19 +219,40 @@ impl<S: AsFd> Supervisor<'_, S> {
             pid,
             sweep: Duration::from_millis(request.sweep_milliseconds.into()),
             linger: Duration::from_millis(request.linger_milliseconds.into()),
+            keep_rest: request.keep_rest,
         });
         Ok(pid)
     }
 
     /// Takes ended processes away; when the command is among them, ends its tree and tells.
     fn reap(&mut self) -> Result<(), ChannelError> {
-        while let Ok(Reap::Ended(reaped)) = reap_any() {
-            self.usage.add(reaped.usage);
-            if let Some(running) = self.running.take_if(|running| running.pid == reaped.pid) {
-                return self.finish(&running, Some(reaped.status));
+        loop {
+            match reap_any() {
+                Ok(Reap::Ended(reaped)) => {
+                    self.usage.add(reaped.usage);
+                    if let Some(running) = self.running.take_if(|running| running.pid == reaped.pid)
+                    {
+                        return self.finish(&running, Some(reaped.status));
+                    }
+                }
+                Ok(Reap::NoChild) if self.keeping.take().is_some() => {
+                    return self.say(&SupervisorReply::Emptied);
+                }
+                _ => return Ok(()),
             }
         }
-        Ok(())
+    }
+
+    /// Ends what an ended command had left running. What cannot be ended in time goes down with us.
+    fn end_kept(&mut self, limit: Duration) -> Result<(), ChannelError> {
+        self.keeping = None;
+        match sweep(limit, &BTreeSet::new(), |_| ()) {
+            Ok(Sweep {
+                swept: Swept::NothingLeft | Swept::Ended,
+                ..
+            }) => self.say(&SupervisorReply::Emptied),
+            _ => Err(ChannelError::Closed),
+        }
     }
 
     /// Ends what is left of the tree and tells how the command ended. Without a status the command
@@ -246,12 +275,25 @@ impl<S: AsFd> Supervisor<'_, S> {
             usage,
             leftovers: Vec::new(),
             leftover_count: 0,
+            kept: false,
             swept: Swept::NothingLeft,
         };
-        if !empty {
+        if !empty && running.keep_rest && status.is_some() {
+            exited.leftovers = living();
+            exited.leftover_count = u32::try_from(exited.leftovers.len()).unwrap_or(u32::MAX);
+            exited.leftovers.truncate(Exited::MOST_LEFTOVERS);
+            exited.kept = true;
+            self.keeping = Some(running.sweep);
+        } else if !empty {
             end_rest(running, &mut exited);
         }
         self.say(&SupervisorReply::Exited(exited))
+    }
+}
+
+fn signal_everything(number: i32) {
+    for pid in children().unwrap_or_default() {
+        signal_tree(pid, number);
     }
 }
 

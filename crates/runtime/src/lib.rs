@@ -6,6 +6,7 @@
 //! ([`Runtime::tasks`]), so that another process, or the next start, sees the same.
 //!
 //! - [`Runtime::run_command`]: one command behind walls (E1).
+//! - [`Runtime::open_session`], [`Runtime::run_in_session`]: many commands in one place that stands.
 //! - [`Runtime::run_task`]: a goal given to a worker: workspace, set-up, command, harvest, checks.
 //! - [`Runtime::diff`], [`Runtime::merge`], [`Runtime::drop_task`], [`Runtime::undo`]: what is done
 //!   with the result afterwards.
@@ -26,6 +27,7 @@ mod review;
 mod run;
 mod runtime;
 mod scribe;
+mod session;
 mod system;
 mod task;
 mod terminal;

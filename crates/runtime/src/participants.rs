@@ -27,6 +27,15 @@ impl Participants {
         }
     }
 
+    /// Gives the same for another operation of the line of work.
+    pub(crate) fn another(&self, ambient: &dyn Ambient) -> Self {
+        let (time, random) = ambient.id_parts();
+        Self {
+            operation: OperationId::new(time, random),
+            ..self.clone()
+        }
+    }
+
     /// Gives the subject of an event about the root agent's own doing.
     pub(crate) fn subject(&self) -> Subject {
         Subject {

@@ -181,17 +181,19 @@ impl Runtime {
         // With the intent of the enclosure, in one step.
         self.scribe.record_later(lines);
         *told = true;
-        let mut outcome = self.plane.run_once(
-            spec,
-            requested,
-            Run {
-                command: planned.spec,
-                subject: subject.clone(),
-                io,
-                control,
-                timeout_clamped: !planned.clamps.is_empty(),
-            },
-        );
+        let run = Run {
+            command: planned.spec,
+            subject: subject.clone(),
+            io,
+            control,
+            timeout_clamped: !planned.clamps.is_empty(),
+        };
+        // A server runs many commands of one plan, a command line one.
+        let mut outcome = if front_door == FrontDoor::Protocol && agent.is_none() {
+            self.pool.run(spec, requested, run)
+        } else {
+            self.plane.run_once(spec, requested, run)
+        };
         if let Some(agent) = agent
             && let Err(problem) = agent.settle_alone(self, &subject)
         {

@@ -11,13 +11,14 @@ use cofferdam_core::plan::{self, CommandOptions, WorkspaceView};
 use cofferdam_core::policy::{EffectivePolicy, Explanation};
 use cofferdam_core::spec::{LaunchSpec, Network, StreamPlan};
 use cofferdam_exec::host::{self, Surroundings};
-use cofferdam_exec::{Plane, PlaneOptions, Settled};
+use cofferdam_exec::{Plane, PlaneOptions, Pool, PoolCounts, PoolOptions, Settled};
 use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 
 use crate::decide::judge_command;
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 use crate::options::RuntimeOptions;
 use crate::scribe::Scribe;
+use crate::session::Sessions;
 use crate::system::SystemHost;
 
 /// Carries out operations for one caller. Shared by reference between threads.
@@ -27,6 +28,8 @@ pub struct Runtime {
     pub(crate) scribe: Scribe,
     pub(crate) surroundings: Surroundings,
     pub(crate) data_dir: PathBuf,
+    pub(crate) sessions: Sessions,
+    pub(crate) pool: Pool,
     host: Box<dyn HostDoor>,
     /// What is worth a word about agents that ran as single commands.
     notes: Mutex<Vec<String>>,
@@ -91,11 +94,14 @@ impl Runtime {
                 surroundings: surroundings.clone(),
             })
         });
+        let pool = Pool::new(plane.clone(), PoolOptions::default());
         Ok(Self {
             plane,
             scribe,
             surroundings,
             data_dir,
+            sessions: Sessions::default(),
+            pool,
             host,
             notes: Mutex::default(),
             terminals: crate::terminal::Registry::default(),
@@ -112,6 +118,11 @@ impl Runtime {
     pub(crate) fn note(&self, more: &[String]) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.extend_from_slice(more);
+    }
+
+    /// Tells what the ready places for commands over a protocol have done.
+    pub fn pool_counts(&self) -> PoolCounts {
+        self.pool.counts()
     }
 
     /// Lends the plane.

@@ -37,6 +37,7 @@ mod seccomp;
 mod spawn;
 mod syscalls;
 mod terminal;
+mod traces;
 mod tree;
 mod wait;
 
@@ -71,9 +72,10 @@ pub use seccomp::{
 };
 pub use spawn::{Directory, Identity, Program, Spawn, Spawned, candidates, spawn};
 pub use terminal::{Terminal, open_terminal, resize_terminal};
+pub use traces::traces;
 pub use tree::{
-    ChildSignals, Leftover, Sweep, Swept, children, descendants, fork_and_run, signal_tree, sweep,
-    wait_for_no_child,
+    ChildSignals, Leftover, Sweep, Swept, children, descendants, fork_and_run, living, signal_tree,
+    sweep, wait_for_no_child,
 };
 pub use wait::{
     ExitStatus, Reap, Reaped, Usage, reap_any, signal_pid, signal_pidfd, try_wait_pid, wait_pid,

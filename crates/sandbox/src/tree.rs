@@ -124,6 +124,19 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
+/// Names everything that lives below the calling process. A picture of one moment.
+pub fn living() -> Vec<Leftover> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    descendants(own)
+        .into_iter()
+        .filter(|pid| !has_ended(*pid))
+        .map(|pid| Leftover {
+            pid,
+            name: name_of(pid),
+        })
+        .collect()
+}
+
 /// Sends a signal to a child and everything below it; gives the number of processes that got it.
 pub fn signal_tree(leader: i32, signal: i32) -> usize {
     // Below first: a leader that ends would hand its children to us, not lose them, but a leader

@@ -84,6 +84,7 @@ pub(crate) const fn is_wrong_request(code: ErrorCode) -> bool {
             | ErrorCode::CwdMissing
             | ErrorCode::PolicyWidening
             | ErrorCode::UnsupportedField
+            | ErrorCode::SyntaxIncomplete
     )
 }
 
@@ -102,13 +103,17 @@ pub(crate) const fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::NoSuchResource
         | ErrorCode::OperationUnknown
         | ErrorCode::TaskUnknown
+        | ErrorCode::SessionUnknown
         | ErrorCode::WorkspaceMissing => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ErrorCode::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        ErrorCode::TaskState | ErrorCode::Cancelled | ErrorCode::MergeConflict => {
-            StatusCode::CONFLICT
-        }
+        ErrorCode::TaskState
+        | ErrorCode::SessionTaken
+        | ErrorCode::SessionBusy
+        | ErrorCode::Cancelled
+        | ErrorCode::MergeConflict => StatusCode::CONFLICT,
+        ErrorCode::SessionLimit => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::JournalLocked | ErrorCode::ProviderUnavailable => {
             StatusCode::SERVICE_UNAVAILABLE
         }

@@ -51,6 +51,8 @@ pub(crate) fn outcome(status: Status) -> CommandOutcome {
         stdout_full: whole.clone(),
         stderr_full: whole,
         leftovers: Vec::new(),
+        kept: Vec::new(),
+        pipes_held_by: Vec::new(),
         ended_by: Some(EndedBy::Itself),
         usage: Usage::default(),
         timeout_ms: None,

@@ -4,6 +4,7 @@ mod background;
 mod command;
 mod files;
 mod request;
+mod session;
 mod terminal;
 mod tools;
 
@@ -21,6 +22,11 @@ pub use files::{
     RestoreFile, Segment, WriteFile, WriteMode,
 };
 pub use request::{CommandRequest, command_form, variables};
+pub use session::{
+    EndSessionJob, ListSessions, OpenSession, ReadSessionLog, RunInSession, SessionClosed,
+    SessionJob, SessionJobEnded, SessionList, SessionLogPage, SessionMode, SessionReference,
+    SessionResult, SessionView,
+};
 pub use terminal::{
     InputStatus, KeyError, TerminalChoice, TerminalClosed, TerminalEnd, TerminalInfo,
     TerminalInput, TerminalKey, TerminalList, TerminalListRequest, TerminalName, TerminalNameError,

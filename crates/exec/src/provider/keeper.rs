@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::limits;
 use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
 use cofferdam_core::spec::{
-    CommandSpec, EnclosureSpec, Network, ProviderKind, ResourceLimits, Variable,
+    CommandSpec, EnclosureSpec, Mount, Network, ProviderKind, ResourceLimits, Variable,
 };
 use cofferdam_keeper::{
     ChannelError, ClientError, Exited, FileClient, FileReply, FileRequest, KeeperClient,
@@ -29,7 +29,7 @@ use super::Occupancy;
 use super::bwrap::{Complaint, inner};
 use super::scratch::CacheLayers;
 use crate::backend::{
-    Backend, Ended, Exit, InnerNetwork, Recipient, RunningCommand, Started, Stdio,
+    Backend, Ended, Exit, Extra, InnerNetwork, KeptTree, Recipient, RunningCommand, Started, Stdio,
 };
 use crate::files::{FileFault, FileWorker};
 
@@ -50,6 +50,10 @@ pub(crate) struct KeeperBackend(Arc<Shared>);
 struct Shared {
     keeper: Mutex<Option<KeeperClient>>,
     idle: Mutex<Vec<SupervisorClient>>,
+    /// Supervisors over what ended commands have left running.
+    keeping: Mutex<Vec<(u64, SupervisorClient)>>,
+    /// The number of the next of them.
+    next_kept: AtomicU64,
     /// What the plane started: the keeper itself, or bubblewrap around it.
     process: Mutex<Option<Process>>,
     standing: AtomicBool,
@@ -58,6 +62,8 @@ struct Shared {
     /// Whether Landlock decides about files, so that a terminal needs a rule of its own.
     terminal_rule: bool,
     namespace: bool,
+    /// Directories of the place's own, as its keeper sees them.
+    private: Vec<Vec<u8>>,
     /// Whether the place has a network of its own.
     network: bool,
     /// Inodes of the listeners inside that were made for the plane.
@@ -98,12 +104,15 @@ impl KeeperBackend {
         Self(Arc::new(Shared {
             keeper: Mutex::default(),
             idle: Mutex::default(),
+            keeping: Mutex::default(),
+            next_kept: AtomicU64::new(1),
             process: Mutex::new(Some(process)),
             standing: AtomicBool::new(true),
             environment: spec.environment.clone(),
             limits: spec.limits.clone(),
             terminal_rule: !spec.landlock.paths.is_empty(),
             namespace: spec.provider == ProviderKind::Bwrap,
+            private: private_places(spec),
             network: spec.provider == ProviderKind::Bwrap && spec.network != Network::Full,
             listeners: Mutex::default(),
             unanswered: occupancy == Occupancy::One,
@@ -197,6 +206,7 @@ impl Shared {
     fn end(&self) -> EndedBy {
         self.standing.store(false, Ordering::Release);
         lock(&self.idle).clear();
+        lock(&self.keeping).clear();
         self.close_channel();
         let Some(process) = lock(&self.process).take() else {
             return EndedBy::Itself;
@@ -216,9 +226,35 @@ impl Shared {
         }
     }
 
-    fn environment(&self, command: &CommandSpec) -> Vec<Vec<u8>> {
-        let replaced =
-            |name: &Variable| command.environment.iter().any(|own| own.name == name.name);
+    /// Lets supervisors serve again whose trees are gone, and forgets those that are gone themselves.
+    fn tidy(&self) {
+        let mut keeping = lock(&self.keeping);
+        let mut index = 0;
+        while index < keeping.len() {
+            let (_, supervisor) = &keeping[index];
+            if !readable(supervisor.as_fd(), Duration::ZERO) {
+                index += 1;
+                continue;
+            }
+            let emptied = matches!(supervisor.receive(), Ok(SupervisorReply::Emptied));
+            let (_, supervisor) = keeping.swap_remove(index);
+            if emptied {
+                self.recycle(supervisor);
+            }
+        }
+    }
+
+    fn recycle(&self, supervisor: SupervisorClient) {
+        let mut idle = lock(&self.idle);
+        if self.standing.load(Ordering::Acquire) && idle.len() < IDLE_SUPERVISORS {
+            idle.push(supervisor);
+        }
+    }
+
+    fn environment(&self, command: &CommandSpec, own_only: bool) -> Vec<Vec<u8>> {
+        let replaced = |name: &Variable| {
+            own_only || command.environment.iter().any(|own| own.name == name.name)
+        };
         self.environment
             .iter()
             .filter(|variable| !replaced(variable))
@@ -234,8 +270,14 @@ impl Shared {
 }
 
 impl Backend for KeeperBackend {
-    fn start(&self, command: &CommandSpec, stdio: Stdio) -> Result<Started, Problem> {
+    fn start_with(
+        &self,
+        command: &CommandSpec,
+        stdio: Stdio,
+        extra: Extra,
+    ) -> Result<Started, Problem> {
         let shared = &self.0;
+        shared.tidy();
         let supervisor = shared.supervisor()?;
         let mut request = SpawnRequest {
             argv: command
@@ -243,7 +285,7 @@ impl Backend for KeeperBackend {
                 .iter()
                 .map(|word| word.as_bytes().to_vec())
                 .collect(),
-            env: shared.environment(command),
+            env: shared.environment(command, extra.own_environment_only),
             cwd: command.cwd.as_bytes().to_vec(),
             descriptors: vec![0, 1, 2],
             controlling_terminal: false,
@@ -254,7 +296,11 @@ impl Backend for KeeperBackend {
             announce: false,
             linger_milliseconds: LINGER_MILLISECONDS,
             sweep_milliseconds: limits::SWEEP_MILLISECONDS as u32,
+            keep_rest: extra.keep_rest,
         };
+        let numbers = extra.descriptors.iter().map(|(_, number)| *number);
+        request.descriptors.extend(numbers);
+        let more = extra.descriptors.iter().map(|(file, _)| file.as_fd());
         let refused = |error: ClientError| {
             shared
                 .set_up_failure()
@@ -262,7 +308,7 @@ impl Backend for KeeperBackend {
         };
         let master = match stdio {
             Stdio::Three(ends) => {
-                let lent: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
+                let lent: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).chain(more).collect();
                 supervisor.spawn(request, &lent).map_err(refused)?;
                 None
             }
@@ -285,9 +331,8 @@ impl Backend for KeeperBackend {
                     }];
                 }
                 let slave = terminal.slave.as_fd();
-                supervisor
-                    .spawn(request, &[slave, slave, slave])
-                    .map_err(refused)?;
+                let lent: Vec<BorrowedFd<'_>> = [slave; 3].into_iter().chain(more).collect();
+                supervisor.spawn(request, &lent).map_err(refused)?;
                 Some(terminal.master)
             }
         };
@@ -328,6 +373,60 @@ impl Backend for KeeperBackend {
             client,
             shared: Arc::clone(shared),
         }))
+    }
+
+    fn traces(&self, limit: Duration) -> Option<u64> {
+        let shared = &self.0;
+        let keeper = lock(&shared.keeper);
+        let keeper = keeper.as_ref()?;
+        keeper.begin_look(&shared.private, shared.namespace).ok()?;
+        if readable(keeper.as_fd(), limit) {
+            return keeper.finish_look().ok()?;
+        }
+        // Its answer would be taken for that to the next question.
+        shared.standing.store(false, Ordering::Release);
+        None
+    }
+
+    fn kept(&self) -> Vec<u64> {
+        self.0.tidy();
+        lock(&self.0.keeping)
+            .iter()
+            .map(|(number, _)| *number)
+            .collect()
+    }
+
+    fn end_kept(&self, number: u64) {
+        let ended = {
+            let mut keeping = lock(&self.0.keeping);
+            let place = keeping.iter().position(|(own, _)| *own == number);
+            place.map(|place| keeping.swap_remove(place).1)
+        };
+        let Some(supervisor) = ended else { return };
+        let limit = Duration::from_millis(limits::SWEEP_MILLISECONDS) + LEAVE;
+        // A supervisor that does not answer loses its channel here, and its keeper sweeps.
+        if supervisor.end_tree().is_ok()
+            && readable(supervisor.as_fd(), limit)
+            && matches!(supervisor.receive(), Ok(SupervisorReply::Emptied))
+        {
+            self.0.recycle(supervisor);
+        }
+    }
+
+    fn prove(&self, limit: Duration) -> bool {
+        if !self.is_standing() {
+            return false;
+        }
+        let Ok(supervisor) = self.0.supervisor() else {
+            return false;
+        };
+        let answers = supervisor.ping().is_ok()
+            && readable(supervisor.as_fd(), limit)
+            && matches!(supervisor.receive(), Ok(SupervisorReply::Pong));
+        if answers {
+            self.0.recycle(supervisor);
+        }
+        answers
     }
 
     fn network(&self) -> Option<Arc<dyn InnerNetwork>> {
@@ -431,6 +530,16 @@ fn wait_for(child: &Spawned, limit: Duration) -> bool {
     }
 }
 
+/// Waits until something can be read, at most this long.
+fn readable(channel: BorrowedFd<'_>, limit: Duration) -> bool {
+    let timeout = Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    let mut fds = [PollFd::from_borrowed_fd(channel, PollFlags::IN)];
+    matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
+}
+
 /// A command under its supervisor.
 #[derive(Debug)]
 struct SupervisedCommand {
@@ -460,7 +569,7 @@ impl RunningCommand for SupervisedCommand {
             }
             Ok(SupervisorReply::Failed(failure)) => {
                 if let Some(supervisor) = self.supervisor.take() {
-                    self.recycle(supervisor);
+                    self.shared.recycle(supervisor);
                 }
                 Err(start_problem(
                     &SandboxError::from(failure),
@@ -468,7 +577,9 @@ impl RunningCommand for SupervisedCommand {
                     &self.cwd,
                 ))
             }
-            Ok(SupervisorReply::Started { .. } | SupervisorReply::Pong) => Ok(None),
+            Ok(
+                SupervisorReply::Started { .. } | SupervisorReply::Pong | SupervisorReply::Emptied,
+            ) => Ok(None),
             Err(error) => {
                 self.supervisor = None;
                 if let Some(problem) = self.shared.set_up_failure() {
@@ -485,10 +596,14 @@ impl RunningCommand for SupervisedCommand {
         }
     }
 
-    fn signal(&mut self, _recipient: Recipient, number: i32) {
+    fn signal(&mut self, recipient: Recipient, number: i32) {
+        let target = match recipient {
+            Recipient::Leader => SignalTarget::Tree,
+            Recipient::Tree => SignalTarget::Everything,
+        };
         if let Some(supervisor) = &self.supervisor {
             // A supervisor that has vanished is noticed by its channel.
-            let _ = supervisor.signal(SignalTarget::Tree, number);
+            let _ = supervisor.signal(target, number);
         }
     }
 
@@ -518,9 +633,28 @@ impl SupervisedCommand {
                 ));
             }
         };
-        if let Some(supervisor) = supervisor {
-            self.recycle(supervisor);
-        }
+        let leftovers: Vec<Leftover> = exited
+            .leftovers
+            .into_iter()
+            .map(|one| Leftover {
+                pid: one.pid,
+                name: String::from_utf8_lossy(&one.name).into_owned(),
+            })
+            .collect();
+        let (leftovers, kept) = match supervisor {
+            Some(supervisor) if exited.kept => {
+                let number = self.shared.next_kept.fetch_add(1, Ordering::Relaxed);
+                lock(&self.shared.keeping).push((number, supervisor));
+                let processes = leftovers;
+                (Vec::new(), Some(KeptTree { number, processes }))
+            }
+            other => {
+                if let Some(supervisor) = other {
+                    self.shared.recycle(supervisor);
+                }
+                (leftovers, None)
+            }
+        };
         let exit = match exited.status {
             Some(ExitStatus::Code(code)) => Exit::Code(code),
             Some(ExitStatus::Signal { number, .. }) => Exit::Signal(number as u8),
@@ -538,24 +672,33 @@ impl SupervisedCommand {
                 system_ms: exited.usage.system_microseconds / 1000,
                 max_resident_kib: exited.usage.max_resident_kib,
             },
-            leftovers: exited
-                .leftovers
-                .into_iter()
-                .map(|one| Leftover {
-                    pid: one.pid,
-                    name: String::from_utf8_lossy(&one.name).into_owned(),
-                })
-                .collect(),
+            leftovers,
+            kept,
             by,
         })
     }
+}
 
-    fn recycle(&self, supervisor: SupervisorClient) {
-        let mut idle = lock(&self.shared.idle);
-        if self.shared.standing.load(Ordering::Acquire) && idle.len() < IDLE_SUPERVISORS {
-            idle.push(supervisor);
-        }
+/// Lists the directories in which a command can leave something that nobody else sees.
+fn private_places(spec: &EnclosureSpec) -> Vec<Vec<u8>> {
+    if !spec.scratch.is_empty() {
+        let places = ["home", "tmp"].map(|name| spec.scratch.join(name).into_bytes());
+        return places.into();
     }
+    let is_frozen = |path: &BytePath| {
+        spec.mounts
+            .iter()
+            .any(|mount| matches!(mount, Mount::ReadOnly { target } if target == path))
+    };
+    spec.mounts
+        .iter()
+        .filter_map(|mount| match mount {
+            Mount::Temporary { target, .. } if !is_frozen(target) => Some(target.clone()),
+            Mount::Devices { target } => Some(target.join("shm")),
+            _ => None,
+        })
+        .map(BytePath::into_bytes)
+        .collect()
 }
 
 fn gone() -> Problem {

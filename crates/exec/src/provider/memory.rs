@@ -17,7 +17,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::memory_files::MemoryFiles;
 use super::stage::{self, Stage};
-use crate::backend::{Backend, Ended, Exit, Recipient, RunningCommand, Started, Stdio};
+use crate::backend::{Backend, Ended, Exit, Extra, Recipient, RunningCommand, Started, Stdio};
 use crate::files::FileWorker;
 
 /// What a scripted command does.
@@ -148,7 +148,12 @@ impl MemoryBackend {
 }
 
 impl Backend for MemoryBackend {
-    fn start(&self, command: &CommandSpec, stdio: Stdio) -> Result<Started, Problem> {
+    fn start_with(
+        &self,
+        command: &CommandSpec,
+        stdio: Stdio,
+        _extra: Extra,
+    ) -> Result<Started, Problem> {
         if !self.is_standing() {
             return Err(Problem::new(
                 ErrorCode::EnclosureLost,
@@ -273,6 +278,7 @@ impl RunningCommand for MemoryCommand {
             exit,
             usage: Usage::default(),
             leftovers: Vec::new(),
+            kept: None,
             by: EndedBy::Itself,
         }))
     }

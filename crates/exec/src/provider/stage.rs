@@ -380,6 +380,7 @@ impl RunningCommand for StageCommand {
             exit,
             usage: Usage::default(),
             leftovers: Vec::new(),
+            kept: None,
             by: EndedBy::Itself,
         }))
     }

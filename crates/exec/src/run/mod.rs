@@ -16,7 +16,7 @@ use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::json;
 
-use crate::backend::{Backend, Foreground, Stdio};
+use crate::backend::{Backend, Extra, Foreground, KeptTree, Stdio};
 use crate::background::Shelf;
 use crate::control::{Control, TerminalSize};
 use crate::enclosure::Place;
@@ -105,9 +105,19 @@ impl std::fmt::Debug for CommandIo<'_> {
     }
 }
 
+/// Who takes what a command of a session leaves behind.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// The number of the tree, see [`Backend::kept`], with its processes.
+    pub(crate) tree: Option<KeptTree>,
+    /// Streams of the command that the tree may still write to.
+    pub(crate) streams: Vec<OwnedFd>,
+}
+
 /// A command before its intent is written.
 pub(crate) struct Prepared<'a> {
     run: Run<'a>,
+    extra: Extra,
     command_id: CommandId,
     snapshot: Snapshot,
     began: Duration,
@@ -147,6 +157,7 @@ pub(crate) fn prepare<'a>(
     });
     Ok(Prepared {
         run,
+        extra: Extra::default(),
         command_id,
         snapshot,
         began,
@@ -154,6 +165,12 @@ pub(crate) fn prepare<'a>(
 }
 
 impl<'a> Prepared<'a> {
+    /// Gives the command what one of a session has beyond its streams.
+    pub(crate) fn with_extra(mut self, extra: Extra) -> Self {
+        self.extra = extra;
+        self
+    }
+
     /// The intent, to be written before anything starts.
     pub(crate) fn intent(&self, plane: &Plane, id: &EnclosureId, hash: &Digest) -> NewEvent {
         let command = &self.run.command;
@@ -205,8 +222,19 @@ impl<'a> Prepared<'a> {
 
     /// Runs the command to its end; gives the outcome and what goes with it into the journal.
     pub(crate) fn run(self, place: &Place, backend: &dyn Backend) -> (CommandOutcome, Vec<Told>) {
+        let (outcome, told, _) = self.run_keeping(place, backend);
+        (outcome, told)
+    }
+
+    /// The same, with what the command left running where that is let live.
+    fn run_keeping(
+        self,
+        place: &Place,
+        backend: &dyn Backend,
+    ) -> (CommandOutcome, Vec<Told>, Kept) {
         let Self {
             run,
+            extra,
             command_id,
             snapshot,
             began,
@@ -224,11 +252,21 @@ impl<'a> Prepared<'a> {
         control.set_shelf(shelf.clone());
         control.tell_intended();
         let mut facts = Facts::new(place, &command, &command_id, timeout_clamped, shelf);
+        let mut kept = Kept::default();
         if let Some(door) = place.door() {
             door.begin(&command_id, &subject);
         }
-        match start_and_pump(place, backend, &command, &subject, io, &control, &mut facts) {
-            Ok(Pumped { ended, stop }) => {
+        let what = What {
+            command: &command,
+            subject: &subject,
+            extra,
+            control: &control,
+        };
+        match start_and_pump(place, backend, what, io, &mut facts) {
+            Ok(Pumped { ended, stop, held }) => {
+                facts.holds_pipes = !held.is_empty();
+                kept.tree = ended.as_ref().and_then(|ended| ended.kept.clone());
+                kept.streams = held;
                 facts.ended = ended;
                 facts.stop = stop;
             }
@@ -238,31 +276,48 @@ impl<'a> Prepared<'a> {
             facts.refused = door.end(&command_id);
         }
         facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
-        facts.finish(plane.ambient().monotonic().saturating_sub(began))
+        let (outcome, told) = facts.finish(plane.ambient().monotonic().saturating_sub(began));
+        (outcome, told, kept)
     }
 }
 
 /// Runs a command in a standing place to its end, and tells the journal before and after.
 pub(crate) fn run(place: &Place, backend: &dyn Backend, run: Run<'_>) -> CommandOutcome {
+    run_with(place, backend, run, Extra::default()).0
+}
+
+/// The same for a command of a session; gives what it left running.
+pub(crate) fn run_with(
+    place: &Place,
+    backend: &dyn Backend,
+    run: Run<'_>,
+    extra: Extra,
+) -> (CommandOutcome, Kept) {
     let plane = &place.plane;
+    let never = |not| {
+        (
+            never_ran(plane, place.isolation.clone(), not),
+            Kept::default(),
+        )
+    };
     let prepared = match prepare(plane, &place.spec, run) {
-        Ok(prepared) => prepared,
-        Err(not) => return never_ran(plane, place.isolation.clone(), *not),
+        Ok(prepared) => prepared.with_extra(extra),
+        Err(not) => return never(*not),
     };
     let intent = prepared.intent(plane, &place.id, &place.hash);
     let control = prepared.run.control.clone();
     // Nothing happens that the journal does not know of.
     if let Err(problem) = plane.append(vec![intent]) {
-        return never_ran(plane, place.isolation.clone(), prepared.refuse(problem));
+        return never(prepared.refuse(problem));
     }
     let subject = prepared.run.subject.clone();
-    let (mut outcome, told) = prepared.run(place, backend);
+    let (mut outcome, told, kept) = prepared.run_keeping(place, backend);
     if let Err(problem) = plane.record_all(&subject, told, &outcome) {
         // The effect happened and the journal does not hold it: said, never passed over.
         outcome.error.get_or_insert(problem);
     }
     forget(&control);
-    outcome
+    (outcome, kept)
 }
 
 /// Takes the names of output files away, now that the journal says where the output is.
@@ -300,22 +355,34 @@ pub(crate) fn never_ran_as(
     outcome
 }
 
+/// One command, with what it is started with.
+struct What<'a> {
+    command: &'a CommandSpec,
+    subject: &'a Subject,
+    extra: Extra,
+    control: &'a Control,
+}
+
 fn start_and_pump(
     place: &Place,
     backend: &dyn Backend,
-    command: &CommandSpec,
-    subject: &Subject,
+    what: What<'_>,
     io: CommandIo<'_>,
-    control: &Control,
     facts: &mut Facts<'_>,
 ) -> Result<Pumped, Problem> {
+    let What {
+        command,
+        subject,
+        extra,
+        control,
+    } = what;
     let (stdio, mut ends, sink, lend) = streams(io).map_err(|error| {
         Problem::new(
             ErrorCode::SpawnFailed,
             format!("cannot make the command's streams: {error}"),
         )
     })?;
-    let mut started = backend.start(command, stdio)?;
+    let mut started = backend.start_with(command, stdio, extra)?;
     if let Some(master) = started.master.take() {
         if let Some(lend) = lend {
             lend(LentTerminal {

@@ -38,6 +38,8 @@ pub(super) struct Facts<'a> {
     pub(super) changes: Vec<Change>,
     /// What the way out refused.
     pub(super) refused: Vec<Denial>,
+    /// Whether something that was let live may still write to the command's streams.
+    pub(super) holds_pipes: bool,
     clamped: bool,
 }
 
@@ -58,6 +60,7 @@ impl<'a> Facts<'a> {
             stop: None,
             changes: Vec::new(),
             refused: Vec::new(),
+            holds_pipes: false,
             clamped,
         }
     }
@@ -102,7 +105,17 @@ impl<'a> Facts<'a> {
         if let Some(failure) = self.collection.failure.take() {
             error.get_or_insert_with(|| spill_problem(&failure));
         }
-        let ended = self.ended.take();
+        let mut ended = self.ended.take();
+        let kept = ended
+            .as_mut()
+            .and_then(|one| one.kept.take())
+            .map(|tree| tree.processes)
+            .unwrap_or_default();
+        let pipes_held_by = if self.holds_pipes {
+            kept.iter().map(|one| one.pid).collect()
+        } else {
+            Vec::new()
+        };
         let outcome = CommandOutcome {
             command_id: self.command_id.clone(),
             success: status == Status::Completed,
@@ -132,6 +145,8 @@ impl<'a> Facts<'a> {
                 .as_ref()
                 .map(|one| one.leftovers.clone())
                 .unwrap_or_default(),
+            kept,
+            pipes_held_by,
             ended_by: ended.as_ref().map(|one| one.by),
             usage: ended.map(|one| one.usage).unwrap_or_default(),
             timeout_ms: self.command.timeout_ms,

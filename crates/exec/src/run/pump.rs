@@ -22,6 +22,8 @@ use super::collect::Collection;
 const CHUNK: usize = 64 * 1024;
 /// How long a command runs before its start is worth an event of its own.
 const STARTED_AFTER: Duration = Duration::from_millis(25);
+/// How long output is read after a command whose leftovers live on and may write for ever.
+const KEPT_DRAIN: Duration = Duration::from_millis(10);
 const SIGTERM: i32 = 15;
 /// Time between two events about output at first; it doubles each time that many were told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -49,6 +51,8 @@ pub(super) enum Stop {
 pub(super) struct Pumped {
     pub(super) ended: Option<Ended>,
     pub(super) stop: Option<Stop>,
+    /// Streams that what was let live still holds.
+    pub(super) held: Vec<OwnedFd>,
 }
 
 /// Time limits, counted from the start of the command.
@@ -169,9 +173,19 @@ impl Pump<'_, '_, '_> {
             }
             self.keep_time(command, &mut progress);
         }
+        let is_kept = progress
+            .ended
+            .as_ref()
+            .is_some_and(|ended| ended.kept.is_some());
+        let held = [ends.stdout.take(), ends.stderr.take()]
+            .into_iter()
+            .flatten()
+            .filter(|_| is_kept)
+            .collect();
         Pumped {
             ended: progress.ended,
             stop: progress.stop,
+            held,
         }
     }
 
@@ -332,12 +346,16 @@ impl Pump<'_, '_, '_> {
         match command.take_end() {
             Ok(None) => {}
             Ok(Some(ended)) => {
+                // Whoever still holds a pipe is no part of the tree any more, or is let live: then
+                // all that the command itself wrote is in the pipe already.
+                let drain = if ended.kept.is_some() {
+                    KEPT_DRAIN
+                } else {
+                    Duration::from_millis(limits::DRAIN_MILLISECONDS)
+                };
+                progress.drain_until = Some(self.ambient.monotonic() + drain);
                 progress.ended = Some(ended);
                 progress.kill_at = None;
-                // Whoever still holds a pipe is no part of the tree any more.
-                progress.drain_until = Some(
-                    self.ambient.monotonic() + Duration::from_millis(limits::DRAIN_MILLISECONDS),
-                );
                 ends.stdin = None;
                 ends.source = None;
             }

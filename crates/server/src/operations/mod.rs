@@ -8,6 +8,7 @@
 mod context;
 mod entry;
 mod run;
+mod session;
 mod terminal;
 mod tools;
 
@@ -23,6 +24,7 @@ impl OperationTable {
     pub fn new() -> Self {
         let areas = [
             run::operations(),
+            session::operations(),
             terminal::operations(),
             tools::operations(),
         ];

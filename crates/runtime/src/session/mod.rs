@@ -1,0 +1,434 @@
+//! Sessions: what is open, who finds it, and when it ends.
+
+mod registry;
+mod stamp;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::event::{Severity, event_type};
+use cofferdam_core::id::{CommandId, SessionId};
+use cofferdam_core::operation::{
+    CommandForm, Input, OpenSession, RunCommand, RunInSession, SessionClosed, SessionJob,
+    SessionJobEnded, SessionList, SessionLogPage, SessionMode, SessionResult, SessionView,
+    command_form, variables,
+};
+use cofferdam_core::outcome::CommandOutcome;
+use cofferdam_core::plan::{self, WorkspaceView};
+use cofferdam_core::policy::PolicyDocument;
+use cofferdam_core::spec::Network;
+use cofferdam_exec::{CommandIo, Control, Run, Session, SessionEnd, SessionKind, SessionRun};
+use serde_json::json;
+
+use crate::decide::decide;
+use crate::host::{PolicyRequest, Resolved};
+use crate::participants::Participants;
+use crate::refusal;
+use crate::run::{FrontDoor, Opening, plan_in};
+use crate::runtime::Runtime;
+use crate::scribe::Line;
+use registry::Entry;
+pub(crate) use registry::Sessions;
+use stamp::Stamp;
+
+/// Seconds without command and job after which a session ends when nobody says another time.
+const IDLE_LIMIT: f64 = 3600.0;
+/// Seconds after which a session ends when nobody says another time.
+const LIFETIME: f64 = 86_400.0;
+/// The longest of both that can be asked for, in seconds.
+const LONGEST: f64 = 30.0 * 86_400.0;
+/// The longest name.
+const NAME_BYTES: usize = 64;
+
+/// The walls of a session, and by what they were planned.
+#[derive(Debug)]
+pub(crate) struct Walls {
+    session: Arc<Session>,
+    resolved: Arc<Resolved>,
+    stamp: Stamp,
+}
+
+impl Runtime {
+    /// Opens a session: puts its walls up, and keeps them.
+    ///
+    /// # Errors
+    ///
+    /// `session_taken`, `session_limit`, `invalid_request` for a name or time that is none, and
+    /// whatever would refuse a command with this policy.
+    pub fn open_session(
+        &self,
+        mut policy: PolicyRequest,
+        request: &OpenSession,
+        door: FrontDoor,
+    ) -> Result<SessionView, Problem> {
+        let name = request.name.as_deref().map(check_name).transpose()?;
+        let idle_limit = seconds("idle_limit", request.idle_limit, IDLE_LIMIT)?;
+        let lifetime = seconds("lifetime", request.lifetime, LIFETIME)?;
+        narrow(&mut policy, request);
+        let ambient = self.plane.ambient();
+        let (time, random) = ambient.id_parts();
+        let id = SessionId::new(time, random);
+        // Held from here on, so that two cannot have one name.
+        let place = self.sessions.reserve(&id, name)?;
+        let who = Participants::new(ambient);
+        let subject = who.subject();
+        let words = name.map_or_else(|| "a session".to_owned(), |name| format!("session {name}"));
+        let opening = Opening {
+            who: &who,
+            words: &words,
+            door,
+        };
+        let walls = self.raise(&policy, request.mode, &opening)?;
+        let mut lines = vec![Line::new(
+            event_type::SESSION_OPENED,
+            &subject,
+            json!({
+                "session_id": id,
+                "name": name,
+                "mode": request.mode,
+                "idle_limit": idle_limit.as_secs_f64(),
+                "lifetime": lifetime.as_secs_f64(),
+                "spec_hash": walls.session.spec().hash(),
+            }),
+        )];
+        lines.splice(0..0, opening.lines());
+        self.scribe.record(lines)?;
+        let entry = Entry::new(
+            registry::Terms {
+                id,
+                name: name.map(str::to_owned),
+                mode: request.mode,
+                door,
+                policy,
+                who,
+                opened: ambient.now(),
+                began: ambient.monotonic(),
+                idle_limit,
+                lifetime,
+            },
+            walls,
+        );
+        let view = self.view_of(&entry);
+        place.fill(Arc::new(entry), &self.scribe);
+        Ok(view)
+    }
+
+    /// Plans the walls of a session by the policy as it is now, and puts them up.
+    fn raise(
+        &self,
+        policy: &PolicyRequest,
+        mode: SessionMode,
+        opening: &Opening<'_>,
+    ) -> Result<Walls, Problem> {
+        let stamp = self.policy_stamp(policy);
+        let resolved = self.look(policy, Network::None, None)?;
+        decide(&resolved.policy)?;
+        let view = WorkspaceView::live(&resolved.facts.workspace);
+        let spec = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?;
+        let requested = refusal::requested(&resolved.policy);
+        let kind = match mode {
+            SessionMode::Plain => SessionKind::Plain,
+            SessionMode::Shell => SessionKind::Shell {
+                shell: resolved.facts.shell.clone(),
+            },
+        };
+        let subject = opening.who.subject();
+        let enclosure = self.plane.enclose(spec, requested, &subject)?;
+        Ok(Walls {
+            session: Arc::new(Session::new(enclosure, kind)),
+            resolved: Arc::new(resolved),
+            stamp,
+        })
+    }
+
+    fn policy_stamp(&self, policy: &PolicyRequest) -> Stamp {
+        Stamp::take(&self.surroundings, policy)
+    }
+
+    /// Runs one command in a session, to its end.
+    ///
+    /// # Errors
+    ///
+    /// `session_unknown`, and `invalid_request` and its like for a command that is none. Whatever
+    /// happens to the command itself is in the result.
+    pub fn run_in_session(
+        &self,
+        request: RunInSession,
+        control: &Control,
+    ) -> Result<SessionResult, Problem> {
+        let entry = self.sessions.find(&request.session)?;
+        let form = command_form(request.command, request.argv)?;
+        let (script, form) = match form {
+            CommandForm::Shell(text) => (Some(text), None),
+            form @ CommandForm::Argv(_) => (None, Some(form)),
+        };
+        let running = entry.begin(control);
+        let relaunched = self.follow_policy(&entry)?;
+        let (session, resolved) = entry.walls();
+        let shell = resolved.facts.shell.clone();
+        let has_directory = request.cwd.is_some();
+        let mut command =
+            RunCommand::new(form.unwrap_or_else(|| CommandForm::Argv(vec![shell.clone()])));
+        command.cwd = Some(match request.cwd {
+            Some(cwd) => cwd.into(),
+            None => session.spec().workspace.clone(),
+        });
+        command.timeout = request.timeout;
+        command.idle_timeout = request.idle_timeout;
+        command.env = variables(request.env);
+        command.stdin = Input::Null;
+        let io = CommandIo::Capture {
+            input: request.stdin.map(String::into_bytes),
+        };
+        let decision = decide(&resolved.policy)?;
+        let planned = plan_in(&resolved, session.spec(), &command, entry.terms.door, &io)?;
+        let subject = entry.terms.who.another(self.plane.ambient()).subject();
+        self.scribe.record_later(vec![Line::new(
+            event_type::POLICY_DECIDED,
+            &subject,
+            json!({
+                "operation": "session_run",
+                "session_id": entry.terms.id,
+                "verdict": decision.verdict,
+                "rule": decision.rule,
+                "why": decision.why,
+                "clamps": planned.clamps,
+            }),
+        )]);
+        let patience = planned.spec.timeout_ms.map(Duration::from_millis);
+        let end = session.run(SessionRun {
+            run: Run {
+                command: planned.spec,
+                subject: subject.clone(),
+                io,
+                control: control.clone(),
+                timeout_clamped: !planned.clamps.is_empty(),
+            },
+            script,
+            shell,
+            has_directory,
+            patience,
+        });
+        drop(running);
+        let SessionEnd {
+            outcome,
+            session_reset,
+            directory,
+            state_saved,
+            state_reason,
+        } = end;
+        if session_reset {
+            self.tell_reset(&entry, "walls_lost");
+        }
+        Ok(SessionResult {
+            session_id: entry.terms.id.clone(),
+            session_reset: session_reset || relaunched,
+            cwd: directory,
+            state_saved,
+            state_reason,
+            result: closed_meanwhile(outcome, &entry),
+        })
+    }
+
+    /// Puts other walls up where the policy changed and asks for others: true when it did. A policy
+    /// that cannot be read leaves those that stand.
+    fn follow_policy(&self, entry: &Entry) -> Result<bool, Problem> {
+        let stamp = self.policy_stamp(&entry.terms.policy);
+        if entry.has_stamp(&stamp) {
+            return Ok(false);
+        }
+        let policy = &entry.terms.policy;
+        let Ok(resolved) = self.look(policy, Network::None, None) else {
+            return Ok(false);
+        };
+        let view = WorkspaceView::live(&resolved.facts.workspace);
+        let (session, _) = entry.walls();
+        // The same private place, which is no part of the hash but of paths.
+        let scratch = self.scratch();
+        let spec = plan::prepare(&resolved.policy, &view, &resolved.facts, &scratch)?;
+        if spec.hash() == session.spec().hash() {
+            entry.replace_policy(resolved, stamp);
+            return Ok(false);
+        }
+        let requested = refusal::requested(&resolved.policy);
+        let subject = entry.terms.who.subject();
+        let enclosure = self.plane.enclose(spec, requested, &subject)?;
+        let next = Session::succeed(&session, enclosure);
+        entry.replace_walls(Walls {
+            session: Arc::new(next),
+            resolved: Arc::new(resolved),
+            stamp,
+        });
+        session.end();
+        self.tell_reset(entry, "policy_changed");
+        Ok(true)
+    }
+
+    fn tell_reset(&self, entry: &Entry, reason: &str) {
+        let line = Line::new(
+            event_type::SESSION_RESET,
+            &entry.terms.who.subject(),
+            json!({"session_id": entry.terms.id, "reason": reason}),
+        );
+        self.scribe
+            .record_later(vec![line.severity(Severity::Warning)]);
+    }
+
+    /// Lists every session that is open, the oldest first.
+    pub fn sessions(&self) -> SessionList {
+        let entries = self.sessions.all();
+        SessionList {
+            sessions: entries.iter().map(|entry| self.view_of(entry)).collect(),
+        }
+    }
+
+    /// Looks at one session.
+    ///
+    /// # Errors
+    ///
+    /// `session_unknown`.
+    pub fn session(&self, reference: &str) -> Result<SessionView, Problem> {
+        Ok(self.view_of(self.sessions.find(reference)?.as_ref()))
+    }
+
+    /// Gives what background jobs of a session wrote after the end of their commands.
+    ///
+    /// # Errors
+    ///
+    /// `session_unknown`.
+    pub fn session_log(&self, reference: &str, offset: u64) -> Result<SessionLogPage, Problem> {
+        let (session, _) = self.sessions.find(reference)?.walls();
+        let log = session.log(offset);
+        Ok(SessionLogPage {
+            offset: log.offset,
+            text: String::from_utf8_lossy(&log.bytes).into_owned(),
+            next_offset: log.next_offset,
+        })
+    }
+
+    /// Ends what one command of a session left running.
+    ///
+    /// # Errors
+    ///
+    /// `session_unknown`.
+    pub fn end_session_job(
+        &self,
+        reference: &str,
+        command: &CommandId,
+    ) -> Result<SessionJobEnded, Problem> {
+        let (session, _) = self.sessions.find(reference)?.walls();
+        let jobs = session.jobs();
+        let of_command = jobs.iter().find(|job| job.command == *command);
+        let ended = of_command.is_some_and(|job| session.end_job(job));
+        Ok(SessionJobEnded { ended })
+    }
+
+    /// Ends everything in a session and begins it anew, at the top of the workspace.
+    ///
+    /// # Errors
+    ///
+    /// `session_unknown`, and those of putting walls up.
+    pub fn reset_session(&self, reference: &str) -> Result<SessionView, Problem> {
+        let entry = self.sessions.find(reference)?;
+        entry.cancel_commands();
+        let (session, _) = entry.walls();
+        session.reset()?;
+        self.tell_reset(&entry, "asked");
+        Ok(self.view_of(&entry))
+    }
+
+    /// Ends a session and everything in it, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// `session_unknown`.
+    pub fn close_session(&self, reference: &str) -> Result<SessionClosed, Problem> {
+        let entry = self.sessions.take(reference)?;
+        Ok(registry::close(&entry, "closed", &self.scribe))
+    }
+
+    fn view_of(&self, entry: &Entry) -> SessionView {
+        let (session, _) = entry.walls();
+        let jobs = session.jobs();
+        let terms = &entry.terms;
+        let now = self.plane.ambient().monotonic();
+        let progress = entry.progress();
+        let is_idle = progress.running == 0 && jobs.is_empty();
+        let lifetime = jiff::SignedDuration::try_from(terms.lifetime).unwrap_or_default();
+        SessionView {
+            session_id: terms.id.clone(),
+            name: terms.name.clone(),
+            mode: terms.mode,
+            cwd: session.directory(),
+            conversation_id: terms.who.conversation.clone(),
+            opened: terms.opened,
+            commands: progress.commands,
+            running: progress.running,
+            jobs: jobs
+                .into_iter()
+                .map(|job| SessionJob {
+                    command_id: job.command,
+                    processes: job.processes,
+                })
+                .collect(),
+            standing: session.is_standing(),
+            idle_limit: terms.idle_limit.as_secs_f64(),
+            idle: if is_idle {
+                now.saturating_sub(progress.last_end).as_secs_f64()
+            } else {
+                0.0
+            },
+            ends: terms.opened.checked_add(lifetime).unwrap_or(terms.opened),
+            isolation: session.isolation(),
+        }
+    }
+}
+
+/// A command whose session was closed under it was cancelled, and did not lose its place.
+fn closed_meanwhile(mut outcome: CommandOutcome, entry: &Entry) -> CommandOutcome {
+    if entry.is_closed()
+        && let Some(problem) = &mut outcome.error
+        && problem.code == ErrorCode::EnclosureLost
+    {
+        "the session was closed".clone_into(&mut problem.message);
+    }
+    outcome
+}
+
+fn narrow(policy: &mut PolicyRequest, request: &OpenSession) {
+    let layer = policy.request.get_or_insert_with(PolicyDocument::default);
+    if let Some(network) = request.network {
+        layer.network = Some(layer.network.map_or(network, |own| own.min(network)));
+    }
+    if let Some(access) = request.write_access {
+        layer.workspace = Some(layer.workspace.map_or(access, |own| own.min(access)));
+    }
+}
+
+fn check_name(name: &str) -> Result<&str, Problem> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_id = name.starts_with("sess_");
+    if (1..=NAME_BYTES).contains(&name.len()) && name.bytes().all(good) && !is_id {
+        return Ok(name);
+    }
+    Err(Problem::new(
+        ErrorCode::InvalidRequest,
+        format!("{name:?} is no name of a session"),
+    )
+    .with_field("name")
+    .with_hint("take 1 to 64 letters, digits, -, _ and ., and not the form of an id"))
+}
+
+fn seconds(field: &str, wanted: Option<f64>, default: f64) -> Result<Duration, Problem> {
+    let wanted = wanted.unwrap_or(default);
+    if wanted.is_finite() && wanted > 0.0 && wanted <= LONGEST {
+        return Ok(Duration::from_secs_f64(wanted));
+    }
+    Err(Problem::new(
+        ErrorCode::InvalidTimeout,
+        format!("{field} must be above zero and at most {LONGEST} seconds, it is {wanted}"),
+    )
+    .with_field(field)
+    .with_hint("leave it out for the default"))
+}
