@@ -91,7 +91,7 @@ pub(crate) enum TopCommand {
     Merge(MergeArguments),
     /// Drop tasks, each kept recoverable
     Drop(TasksArguments),
-    /// Take back the last merge or drop of tasks
+    /// Take back the last merge or drop of tasks, or go back to a snapshot of your files
     Undo(UndoArguments),
     /// List tasks and commands that run now
     Ps,

@@ -15,6 +15,7 @@ mod review;
 mod run;
 mod serve;
 mod setup;
+mod snapshots;
 mod task;
 mod task_fork;
 mod view;
@@ -33,9 +34,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
             review::merge(context, &arguments.tasks.tasks, &arguments.how)
         }
         TopCommand::Drop(arguments) => review::drop_tasks(context, &arguments.tasks),
-        TopCommand::Undo(arguments) => {
-            review::undo(context, &arguments.tasks.tasks, &arguments.repository)
-        }
+        TopCommand::Undo(arguments) => snapshots::undo(context, &arguments),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
         TopCommand::Setup(arguments) => setup::setup(context, &arguments),

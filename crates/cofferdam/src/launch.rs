@@ -83,7 +83,7 @@ pub(crate) fn command(
         cwd: cwd(context, walls)?,
         timeout: limits.timeout,
         idle_timeout: limits.idle_timeout,
-        env: variables(context, walls),
+        env: variables(context, walls)?,
         ..RunCommand::new(CommandForm::Argv(words))
     })
 }
@@ -101,7 +101,7 @@ pub(crate) fn task_policy(
 ) -> Result<PolicyRequest, Problem> {
     let mut policy = policy(context, walls)?;
     let mut set = BTreeMap::new();
-    for variable in variables(context, walls) {
+    for variable in variables(context, walls)? {
         let text = |bytes: &BytePath| String::from_utf8(bytes.as_bytes().to_vec());
         let (Ok(name), Ok(value)) = (text(&variable.name), text(&variable.value)) else {
             return Err(Problem::new(
@@ -119,10 +119,29 @@ pub(crate) fn task_policy(
 }
 
 /// Gives the variables of `--env`: with a value as it is, without one from the caller's environment.
-fn variables(context: &Context, walls: &WallArguments) -> Vec<Variable> {
+fn variables(context: &Context, walls: &WallArguments) -> Result<Vec<Variable>, Problem> {
     let mut variables = Vec::new();
     for entry in &walls.env {
         let bytes = entry.as_bytes();
+        let name = bytes.split(|byte| *byte == b'=').next().unwrap_or_default();
+        let wrong = if name.is_empty() {
+            Some("has no name")
+        } else if name
+            .iter()
+            .any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control())
+        {
+            Some("has a name with white space in it")
+        } else {
+            None
+        };
+        if let Some(wrong) = wrong {
+            return Err(Problem::new(
+                ErrorCode::InvalidRequest,
+                format!("--env {:?} {wrong}", entry.to_string_lossy()),
+            )
+            .with_field("env")
+            .with_hint("--env NAME=VALUE sets a variable, --env NAME passes yours on"));
+        }
         if let Some(cut) = bytes.iter().position(|byte| *byte == b'=') {
             variables.push(Variable {
                 name: BytePath::from_bytes(&bytes[..cut]),
@@ -141,7 +160,7 @@ fn variables(context: &Context, walls: &WallArguments) -> Vec<Variable> {
                 .note(&format!("--env {name}: there is no such variable here"));
         }
     }
-    variables
+    Ok(variables)
 }
 
 /// Runs a program without walls, for a change that the owner asked for; it is journalled like any.

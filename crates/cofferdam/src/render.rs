@@ -12,6 +12,7 @@ pub(crate) mod fixtures;
 pub(crate) mod outcome;
 pub(crate) mod ps;
 pub(crate) mod review;
+pub(crate) mod snapshots;
 pub(crate) mod table;
 pub(crate) mod task;
 pub(crate) mod tasks;

@@ -61,6 +61,8 @@ codes! {
     BwrapMissing = "bwrap_missing";
     /// bubblewrap failed to put the walls up.
     BwrapFailed = "bwrap_failed";
+    /// bubblewrap, or what stands in its place, does not answer.
+    BwrapHung = "bwrap_hung";
     /// The kernel's Landlock is too old or switched off.
     LandlockUnavailable = "landlock_unavailable";
     /// The workspace may not be used as one.

@@ -120,6 +120,10 @@ event_types! {
     FILE_CHANGED = "file.changed";
     /// Something at a protected name was put back. data: `{path, rule, what}`.
     FILE_UNDONE = "file.undone";
+    /// The files of a checkout are kept as they were at a moment. data: `{snapshot, top}`.
+    FILE_SNAPSHOT = "file.snapshot";
+    /// The files of a checkout are those of a snapshot again. data: `{snapshot, before, files[], top}`.
+    FILE_RESTORED = "file.restored";
     /// Intent: an enclosure is to be put up. data: `{lease, enclosure_id, spec_hash, provider, scratch}`.
     ISOLATION_INTENDED = "isolation.intended";
     /// An enclosure stands. data: `{enclosure_id, requested, effective, enforced_by, gaps}`.

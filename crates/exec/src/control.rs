@@ -42,7 +42,7 @@ struct Shared {
     wake: Option<OwnedFd>,
     state: Mutex<State>,
     command: OnceLock<CommandId>,
-    shelf: OnceLock<Shelf>,
+    shelf: Mutex<Option<Shelf>>,
     intended: OnceLock<Box<dyn Fn() + Send + Sync>>,
     synced: Condvar,
 }
@@ -65,6 +65,10 @@ struct State {
     cancelled: bool,
     interrupted: bool,
     input_held: bool,
+    /// Whether its command was given its id.
+    named: bool,
+    /// Whether it is the handle of one command only, whose id was known before.
+    is_of_one: bool,
 }
 
 impl Control {
@@ -76,7 +80,7 @@ impl Control {
             wake,
             state: Mutex::default(),
             command: OnceLock::new(),
-            shelf: OnceLock::new(),
+            shelf: Mutex::default(),
             intended: OnceLock::new(),
             synced: Condvar::new(),
         }))
@@ -86,16 +90,25 @@ impl Control {
     pub fn of(command: CommandId) -> Self {
         let control = Self::new();
         let _ = control.0.command.set(command);
+        control.state().is_of_one = true;
         control
     }
 
-    /// Tells the id of its command, once that has one.
+    /// Tells the id of its command, the first of several, once that has one.
     pub fn command_id(&self) -> Option<&CommandId> {
         self.0.command.get()
     }
 
-    /// Gives the id that the command will have, where there is one already.
+    /// Gives the id that the next command will have: the one that is known already, else a new one.
+    /// A handle may serve several commands, one after the other; each has an id of its own.
     pub(crate) fn name(&self, make: impl FnOnce() -> CommandId) -> CommandId {
+        let is_later = {
+            let mut state = self.state();
+            std::mem::replace(&mut state.named, true) && !state.is_of_one
+        };
+        if is_later {
+            return make();
+        }
         self.0.command.get_or_init(make).clone()
     }
 
@@ -113,11 +126,13 @@ impl Control {
 
     /// Remembers where output stands while the command runs.
     pub(crate) fn set_shelf(&self, shelf: Shelf) {
-        let _ = self.0.shelf.set(shelf);
+        *self.0.shelf.lock().unwrap_or_else(PoisonError::into_inner) = Some(shelf);
     }
 
-    pub(crate) fn shelf(&self) -> Option<&Shelf> {
-        self.0.shelf.get()
+    /// Gives where the output of the command stands that was begun last.
+    pub(crate) fn shelf(&self) -> Option<Shelf> {
+        let shelf = self.0.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        shelf.clone()
     }
 
     /// Ends the command; one that has not started never will.

@@ -28,12 +28,14 @@ mod run;
 mod runtime;
 mod scribe;
 mod session;
+mod snapshots;
 mod system;
 mod task;
 mod terminal;
 mod tools;
 
 pub use cofferdam_exec::host::Surroundings;
+pub use cofferdam_exec::workspace::{CheckoutSnapshot, RestoredSnapshot};
 pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 pub use options::RuntimeOptions;
 pub use profile::{AppliedState, ProfileEntry, ProfileOrigin, Profiles};

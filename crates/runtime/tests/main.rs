@@ -37,3 +37,6 @@ mod cut_off;
 
 #[path = "main/terminals.rs"]
 mod terminals;
+
+#[path = "main/snapshots.rs"]
+mod snapshots;

@@ -2,16 +2,21 @@
 
 use std::ffi::{CString, OsStr};
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SandboxError, Step};
 use crate::spawn::{Identity, Program, Spawn, spawn};
 use crate::wait::{ExitStatus, wait_pid};
+
+/// How long a probe may take; it is a matter of milliseconds.
+const PROBE: Duration = Duration::from_secs(5);
 
 /// Says why bubblewrap does not put walls up on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -51,6 +56,9 @@ pub enum BwrapProblem {
         /// What bubblewrap said.
         stderr: String,
     },
+    /// It does not answer.
+    #[error("bubblewrap did not end within {} s", PROBE.as_secs())]
+    Hung,
     /// Something else.
     #[error("bubblewrap failed: {stderr}")]
     Failed {
@@ -69,6 +77,7 @@ impl BwrapProblem {
             Self::ProcMountRefused { .. } => "proc_mount_refused",
             Self::RootWithoutSetfcap { .. } => "root_without_setfcap",
             Self::UsernsExhausted { .. } => "userns_exhausted",
+            Self::Hung => "bwrap_hung",
             Self::Failed { .. } => "bwrap_failed",
         }
     }
@@ -94,6 +103,9 @@ impl BwrapProblem {
             }
             Self::UsernsExhausted { .. } => {
                 Some("raise user.max_user_namespaces, or end what holds them")
+            }
+            Self::Hung => {
+                Some("see what stands as bwrap on PATH: bwrap --version has to end at once")
             }
             Self::Failed { .. } => None,
         }
@@ -216,6 +228,7 @@ pub fn probe_bwrap(program: &Path, identity: Option<&Identity>) -> Result<(), Bw
             Caller::of_this_process(root),
         )),
         Err(error) if error.errno == libc::ENOENT => Err(BwrapProblem::Missing),
+        Err(error) if error.errno == libc::ETIMEDOUT => Err(BwrapProblem::Hung),
         Err(error) => Err(BwrapProblem::Failed {
             stderr: error.to_string(),
         }),
@@ -244,13 +257,48 @@ fn run(
     spec.descriptors = vec![(null.as_fd(), 0), (writer.as_fd(), 1), (writer.as_fd(), 2)];
     spec.new_session = true;
     spec.identity = identity.cloned();
+    // This thread waits for it below.
+    spec.parent_death_signal = Some(libc::SIGKILL);
     let child = spawn(&spec)?;
     drop(writer);
-    let mut output = Vec::new();
-    let read = reader.take(64 * 1024).read_to_end(&mut output);
+    let in_time = ends_within(&child.pidfd, PROBE);
+    if !in_time {
+        // It leads a group of its own, and is not yet taken away.
+        if let Some(group) = rustix::process::Pid::from_raw(child.pid) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
     let ended = wait_pid(child.pid)?;
-    read.map_err(failed)?;
+    if !in_time {
+        return Err(SandboxError::new(Step::Wait, libc::ETIMEDOUT));
+    }
+    // It has ended, and what it said is in the pipe; whoever else holds that is not waited for.
+    rustix::io::ioctl_fionbio(&reader, true).map_err(|errno| failed(errno.into()))?;
+    let mut output = Vec::new();
+    match reader.take(64 * 1024).read_to_end(&mut output) {
+        Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(failed(error)),
+        _ => {}
+    }
     Ok((ended.status, String::from_utf8_lossy(&output).into_owned()))
+}
+
+/// Waits for the end of a process; gives whether it came in time.
+fn ends_within(pidfd: &OwnedFd, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let time = rustix::event::Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+        match rustix::event::poll(&mut fds, Some(&time)) {
+            Ok(0) => return false,
+            Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
+            Err(_) => return false,
+            Ok(_) => return true,
+        }
+    }
 }
 
 /// Tells whether a memory file can be executed here: some hosts forbid it.

@@ -58,9 +58,23 @@ pub(crate) struct MergeArguments {
 
 /// What `undo` takes.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+A snapshot holds every file of a checkout that git does not ignore, untracked ones included. To go
+back to one changes files only: branches and the index stay as they are. What the files are before
+that is a snapshot too, so that it can be taken back. Each repository keeps the newest 50, under
+refs/cofferdam/snapshots/.
+
+Examples:
+  cofferdam undo 1                 the last merge or drop of a task
+  cofferdam undo --list            snapshots of this repository
+  cofferdam undo s3                files as they were at that moment")]
 pub(crate) struct UndoArguments {
-    #[command(flatten)]
-    pub(crate) tasks: TasksArguments,
+    /// Numbers of tasks, their ids, or the beginnings of them; or the name of one snapshot
+    #[arg(value_name = "TASK|SNAPSHOT", required_unless_present = "list")]
+    pub(crate) tasks: Vec<String>,
+    /// List the snapshots of the repository
+    #[arg(long, conflicts_with = "tasks")]
+    pub(crate) list: bool,
     #[command(flatten)]
     pub(crate) repository: RepositoryMeant,
 }

@@ -33,6 +33,10 @@ pub(crate) struct RunArguments {
     pub(crate) limits: TimeArguments,
     #[command(flatten)]
     pub(crate) terminal: TerminalArguments,
+    /// Keep the files of the checkout as they are before and after the command, untracked ones
+    /// included; an agent under a profile has this always. `cofferdam undo --list` shows them
+    #[arg(long)]
+    pub(crate) snapshot: bool,
     /// The command and its arguments, as they are
     #[arg(
         required = true,

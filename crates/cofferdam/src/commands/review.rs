@@ -213,7 +213,7 @@ fn each<T: Serialize>(
 }
 
 /// Gives the directory in the repository that is meant.
-fn meant(context: &Context, repository: &RepositoryMeant) -> Result<PathBuf, Problem> {
+pub(super) fn meant(context: &Context, repository: &RepositoryMeant) -> Result<PathBuf, Problem> {
     let here = context.current_dir()?;
     Ok(match &repository.repository {
         Some(named) => here.join(named),

@@ -5,6 +5,7 @@ use cofferdam_core::outcome::CommandOutcome;
 use cofferdam_exec::Control;
 use cofferdam_runtime::{FrontDoor, RunRequest};
 
+use super::snapshots::Kept;
 use crate::arguments::run::RunArguments;
 use crate::context::Context;
 use crate::failure::Ending;
@@ -22,14 +23,16 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
     let wish = Wish::of(arguments.terminal, context.output.is_json(), &words);
     let policy = launch::policy(context, &arguments.walls)?;
     let command = launch::command(context, &arguments.walls, arguments.limits, words)?;
+    let words = command.command.summary();
     let runtime = context.runtime()?;
     let control = Control::new();
     if arguments.walls.ask {
         crate::ask::on_terminal(context, &runtime, &control)?;
     }
+    let kept = Kept::begin(&runtime, &policy, arguments.snapshot, &words)?;
     let mut caller = Caller::begin(wish, control.clone(), command.timeout)?;
     let outcome = runtime.run_command(RunRequest {
-        policy,
+        policy: policy.clone(),
         command,
         front_door: FrontDoor::CommandLine,
         io: caller.io()?,
@@ -38,6 +41,9 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
     let asked = caller.end();
     for line in runtime.take_notes() {
         context.output.note(&line);
+    }
+    if let Some(said) = kept.and_then(|kept| kept.end(&runtime, &policy, &outcome)) {
+        context.output.note(&said);
     }
     drop(runtime);
     finish(context, &outcome, asked)

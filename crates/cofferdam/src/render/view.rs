@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use cofferdam_core::outcome::Status;
+use cofferdam_core::task::VerificationStatus;
 use cofferdam_visibility::{
     Activity, ClaimVerdict, Counts, FreshnessVerdict, Node, NodeDetail, RuntimeSummary,
     TaskEvidence, ThreadMessages, ThreadSummary, Topology, VerifierSummary,
@@ -131,6 +132,15 @@ pub(crate) fn evidence(evidence: &TaskEvidence) -> String {
     });
     let mut text = format!("{}{status}{verifier}\n", paint(STRONG, one_line(goal, 100)));
     let verdict = match evidence.freshness.verdict {
+        FreshnessVerdict::Fresh
+            if matches!(
+                evidence.verification,
+                Some(VerificationStatus::Failed | VerificationStatus::Error)
+            ) =>
+        {
+            let said = "a check passed after the last edit, and another did not";
+            paint(CAUTION, said)
+        }
         FreshnessVerdict::Fresh => paint(GOOD, "a check passed after the last edit"),
         FreshnessVerdict::Stale => paint(BAD, "files changed after the last check that passed"),
         FreshnessVerdict::NeverPassed => paint(CAUTION, "no check passed"),

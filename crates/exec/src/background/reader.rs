@@ -89,7 +89,7 @@ impl OutputReader {
 
     /// Reads what the command of a handle writes; `None` while nothing of it is in files.
     pub fn of_control(control: &Control) -> Option<Self> {
-        control.shelf().map(Self::of_shelf)
+        control.shelf().as_ref().map(Self::of_shelf)
     }
 
     pub(crate) fn of_shelf(shelf: &Shelf) -> Self {

@@ -99,6 +99,7 @@ pub(crate) fn problem_of(problem: &BwrapProblem) -> Problem {
         BwrapProblem::ProcMountRefused { .. } => ErrorCode::ProcMountRefused,
         BwrapProblem::RootWithoutSetfcap { .. } => ErrorCode::RootWithoutSetfcap,
         BwrapProblem::UsernsExhausted { .. } => ErrorCode::UsernsExhausted,
+        BwrapProblem::Hung => ErrorCode::BwrapHung,
         BwrapProblem::Failed { .. } => ErrorCode::BwrapFailed,
     };
     let told = Problem::new(code, problem.to_string());
@@ -225,6 +226,12 @@ mod tests {
             Some(ErrorCode::UsernsNoCaps)
         );
         assert!(!base.join("probe.json").exists());
+        // One that hangs is given up, and told apart.
+        std::fs::write(&program, "#!/bin/sh\nsleep 300\n").expect("written");
+        let began = std::time::Instant::now();
+        let code = ask(&[]).problem.map(|one| one.code);
+        assert_eq!(code, Some(ErrorCode::BwrapHung));
+        assert!(began.elapsed() < std::time::Duration::from_secs(30));
         // FC-41: a program in a directory that a command can write is none.
         let missing = ask(&[&base]).problem.map(|one| one.code);
         assert_eq!(missing, Some(ErrorCode::BwrapMissing));

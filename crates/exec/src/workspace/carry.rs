@@ -148,7 +148,7 @@ pub(crate) fn carry_in(
 
 /// Copies an index with its time: git reads files that are as old as their index again, and would
 /// take a change in the same second for none if the copy were younger.
-fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(super) fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::copy(from, to)?;
     let time = std::fs::metadata(from)?.modified()?;
     std::fs::File::options()

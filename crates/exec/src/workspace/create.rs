@@ -1,30 +1,24 @@
 //! Making a task's tree: a saga whose every step is reported, and taken back when a later one fails.
 
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
-use std::time::Duration;
 
 use cofferdam_core::task::{Carry, WorkspaceStrategy};
 
-use super::borrow::borrow_objects;
-use super::gitdir::{GitDirectory, MARKER};
 use super::names::{self, PERSISTENT};
+use super::populate::{self, CHECKOUT, Parts};
 use super::record::{Base, LeftBehind, TreeState, WorkspaceStep, WorktreeRecord, WorktreeRequest};
 use super::saga::{Made, make_exclusively};
-use super::store::{Lease, marker_text, save_references};
+use super::store::{Lease, save_references};
 use super::survey::{base_age, checkout_of};
 use super::{
-    Places, WorkspaceError, Workspaces, as_identity, carry, files, make_private, persistent,
+    Places, WorkspaceError, Workspaces, as_identity, carry, make_private, persistent,
     repository_name, seed, submodule,
 };
 use crate::git::{
     Configuration, GitError, RefChange, Reference, Repository, RepositoryLock, discover,
 };
-
-/// A checkout of a large tree takes its time.
-const CHECKOUT: Duration = Duration::from_hours(1);
 
 /// A tree that is ready for a task.
 #[derive(Debug)]
@@ -372,12 +366,18 @@ impl Creation<'_> {
             .map_err(WorkspaceError::file("looking at", &tree))?;
         record.identity = Some((metadata.dev(), metadata.ino()));
         record.save(places)?;
-        self.write_git_directory(survey, record, places)?;
+        let git_dir = tree.join(".git");
+        self.workspaces.write_git_directory(
+            survey_parts(survey),
+            &survey.references,
+            record,
+            &git_dir,
+        )?;
         tell.tell(WorkspaceStep::Prepared {
             path: record.tree.clone(),
         });
 
-        self.check_out(survey, &tree)?;
+        self.workspaces.check_out(&survey.configuration, &tree)?;
         tell.tell(WorkspaceStep::CheckedOut {
             branch: record.branch.clone(),
         });
@@ -406,7 +406,7 @@ impl Creation<'_> {
             let files = record.seeds.len() as u64;
             tell.tell(WorkspaceStep::Seeded { files });
         }
-        verify(record, survey)?;
+        populate::verify(record, &survey.configuration)?;
         record.state = TreeState::Ready;
         record.save(places)?;
         Ok(lease)
@@ -429,78 +429,6 @@ impl Creation<'_> {
             other => Ok(other?),
         }
     }
-
-    fn write_git_directory(
-        &self,
-        survey: &Survey,
-        record: &WorktreeRecord,
-        places: &Places,
-    ) -> Result<(), WorkspaceError> {
-        let repository = &survey.repository;
-        let borrowed = borrow_objects(places, "objects", &repository.objects)?;
-        let read = |path: PathBuf| std::fs::read(path).ok();
-        let sparse = survey
-            .configuration
-            .is_on("core.sparsecheckout")
-            .then(|| read(repository.git_dir.join("info/sparse-checkout")))
-            .flatten();
-        let branch = record.branch_reference();
-        let git_dir = record.tree_path().join(".git");
-        let paths: Vec<&Path> = borrowed.iter().map(PathBuf::as_path).collect();
-        let others = |one: &&Reference| !one.name.starts_with("refs/heads/cofferdam/");
-        let references: Vec<Reference> = survey.references.iter().filter(others).cloned().collect();
-        let attributes = read(repository.common_dir.join("info/attributes"));
-        let shallow = read(repository.common_dir.join("shallow"));
-        let directory = GitDirectory {
-            borrowed: &paths,
-            object_format: &repository.object_format,
-            configuration: &survey.configuration,
-            references: &references,
-            head: &format!("ref: {branch}"),
-            branch: Some((&branch, &record.base.oid)),
-            exclude: &self.excludes(survey),
-            attributes: attributes.as_deref(),
-            sparse: sparse.as_deref(),
-            shallow: shallow.as_deref(),
-            work_tree: None,
-        };
-        directory
-            .write(&git_dir)
-            .map_err(WorkspaceError::file("writing git directory", &git_dir))?;
-        let marker = git_dir.join(MARKER);
-        std::fs::write(&marker, marker_text(record))
-            .map_err(WorkspaceError::file("writing the marker", &marker))
-    }
-
-    /// What the user's checkout ignores beyond its `.gitignore` files is ignored in the tree too.
-    fn excludes(&self, survey: &Survey) -> Vec<u8> {
-        let mut text = Vec::new();
-        let global = survey.configuration.text("core.excludesfile").map(|path| {
-            match path.strip_prefix("~/") {
-                Some(rest) => self.workspaces.git.home().join(rest),
-                None => PathBuf::from(path),
-            }
-        });
-        let global = global.unwrap_or_else(|| self.workspaces.git.default_excludes());
-        for path in [global, survey.repository.common_dir.join("info/exclude")] {
-            if let Ok(content) = std::fs::read(path) {
-                text.extend_from_slice(&content);
-                text.push(b'\n');
-            }
-        }
-        text
-    }
-
-    fn check_out(&self, survey: &Survey, tree: &Path) -> Result<(), WorkspaceError> {
-        let git = &self.workspaces.git;
-        let call = git
-            .on(&tree.join(".git"), tree)
-            .args(["read-tree", "-m", "-u", "HEAD"]);
-        without_filters(call, &survey.configuration)
-            .timeout(CHECKOUT)
-            .output()?;
-        Ok(())
-    }
 }
 
 fn directory_taken(error: WorkspaceError, record: &WorktreeRecord) -> WorkspaceError {
@@ -516,57 +444,9 @@ fn directory_taken(error: WorkspaceError, record: &WorktreeRecord) -> WorkspaceE
     }
 }
 
-fn survey_parts(survey: &Survey) -> submodule::Parts<'_> {
-    submodule::Parts {
+fn survey_parts(survey: &Survey) -> Parts<'_> {
+    Parts {
         repository: &survey.repository,
         configuration: &survey.configuration,
     }
-}
-
-/// Puts filter drivers off for a call: a smudge program that is missing, or one that would fetch,
-/// has no say about whether a tree can be made.
-pub(super) fn without_filters<'a>(
-    mut call: crate::git::GitCall<'a>,
-    configuration: &Configuration,
-) -> crate::git::GitCall<'a> {
-    for name in configuration.names("filter") {
-        for (key, value) in [
-            ("smudge", ""),
-            ("process", ""),
-            ("clean", ""),
-            ("required", "false"),
-        ] {
-            call = call.setting(format!("filter.{name}.{key}={value}"));
-        }
-    }
-    call
-}
-
-/// Looks at a tree that was just made: what git reported is not taken for granted.
-fn verify(record: &WorktreeRecord, survey: &Survey) -> Result<(), WorkspaceError> {
-    let tree = record.tree_path();
-    let wrong = |why: &str| {
-        Err(WorkspaceError::NotAsMade {
-            path: tree.to_path_buf(),
-            why: why.to_owned(),
-        })
-    };
-    let head = std::fs::read(tree.join(".git/HEAD")).unwrap_or_default();
-    if head != format!("ref: {}\n", record.branch_reference()).into_bytes() {
-        return wrong("its HEAD is not on the task's branch");
-    }
-    let Ok(mut index) = File::open(tree.join(".git/index")) else {
-        return wrong("it has no index");
-    };
-    let mut header = [0; 12];
-    if std::io::Read::read_exact(&mut index, &mut header).is_err() || &header[..4] != b"DIRC" {
-        return wrong("its index cannot be read");
-    }
-    let entries = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-    let sparse = survey.configuration.is_on("core.sparsecheckout");
-    let has_files = files::holds_more_than(tree, ".git").unwrap_or(false);
-    if entries > 0 && !sparse && !has_files {
-        return wrong("its files are not there");
-    }
-    Ok(())
 }

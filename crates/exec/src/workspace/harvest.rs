@@ -11,18 +11,28 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::task::WorkspaceStrategy;
 
 use super::incoming::Incoming;
-use super::inside::{Inside, InsideGit, good, read_oid};
+use super::inside::{GIT_DIR, Inside, InsideGit, good, read_oid};
 use super::inspect::{Found, in_progress, look};
 use super::record::{Harvest, Saved, TreeState, Unsaved, WorktreeRecord};
 use super::store::read_references;
 use super::{WorkspaceError, Workspaces, carry, files, seed};
-use crate::git::{GitError, RefChange, Reference, Repository, RepositoryLock, diff_trees};
+use crate::git::{
+    Configuration, GitError, RefChange, Reference, Repository, RepositoryLock, diff_trees,
+};
 
 /// Name of the private index and the pack in a task's git directory.
 const SCRATCH: &str = "cofferdam-scratch";
 
 /// More references than this of one task are no honest work.
 const MOST_SAVED: usize = 500;
+
+/// What is known of the user's repository.
+pub(super) struct Outside<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) configuration: &'a Configuration,
+    /// References whose objects need not be packed.
+    pub(super) known: &'a [Reference],
+}
 
 /// What is to be brought in.
 struct Snapshot {
@@ -51,47 +61,40 @@ impl Workspaces {
         }
         let repository = record.user_repository();
         let program = self.git.program();
-        let inside = Inside {
-            git: &program,
-            walls,
-        };
-        let (person, known, given) = self.acting(|| {
-            let configuration = self.git.configuration(&repository)?;
+        let (configuration, known) = self.acting(|| {
             let prefixes = [
                 "refs/heads",
                 "refs/tags",
                 "refs/remotes",
                 "refs/cofferdam/base",
             ];
-            let known = self.git.references(&repository, &prefixes)?;
-            let given = read_references(&record.record_directory(&self.places(&record.repository)));
-            Ok((carry::person(&configuration), known, given))
+            Ok((
+                self.git.configuration(&repository)?,
+                self.git.references(&repository, &prefixes)?,
+            ))
         })?;
-
-        let found = look(inside, record)?;
-        let snapshot = take_snapshot(inside, record, &found, &person)?;
-        let saved = to_save(record, &found, &snapshot, &given)?;
-        let tips: Vec<&str> = std::iter::once(snapshot.commit.as_str())
-            .chain(saved.iter().map(|one| one.oid.as_str()))
-            .collect();
-        let pack = pack(inside, record, &tips, &known)?;
-
-        let seeds_changed = seed::changed(record);
-        let harvest = self.acting(|| {
-            self.bring_in(
-                record,
-                &repository,
-                &found,
-                &snapshot,
-                &saved,
-                pack.as_deref(),
-            )
-        })?;
-        let harvest = Harvest {
-            seeds_changed,
-            ..harvest
+        let outside = Outside {
+            repository: &repository,
+            configuration: &configuration,
+            known: &known,
         };
-        sweep_scratch(record.tree_path(), pack.as_deref());
+        let inside = Inside {
+            git: &program,
+            walls,
+            git_dir: GIT_DIR,
+        };
+        let given = self.acting(|| {
+            let places = self.places(&record.repository);
+            Ok(read_references(&record.record_directory(&places)))
+        })?;
+        let (record, harvest) = match self.harvest_from(record, inside, &outside, &given) {
+            Ok(harvest) => (record.clone(), harvest),
+            // Its own git directory is of no use; its files are.
+            Err(error @ WorkspaceError::HarvestRejected { .. }) => self
+                .rescue(record, inside, &outside, &error)
+                .map_err(|_| error)?,
+            Err(error) => return Err(error),
+        };
         let mut notes = record.notes.clone();
         if record.strategy == WorkspaceStrategy::Persistent
             && let Err(error) = self.settle_persistent(&harvest.commit, walls)
@@ -105,10 +108,43 @@ impl Workspaces {
             state: TreeState::Harvested,
             harvest: Some(harvest),
             notes,
-            ..record.clone()
+            ..record
         };
         self.acting(|| done.save(&self.places(&done.repository)))?;
         Ok(done)
+    }
+
+    /// Harvests by way of one git directory in the tree.
+    pub(super) fn harvest_from(
+        &self,
+        record: &WorktreeRecord,
+        inside: Inside<'_>,
+        outside: &Outside<'_>,
+        given: &HashMap<String, String>,
+    ) -> Result<Harvest, WorkspaceError> {
+        let found = look(inside, record)?;
+        let person = carry::person(outside.configuration);
+        let snapshot = take_snapshot(inside, record, &found, &person)?;
+        let saved = to_save(record, &found, &snapshot, given)?;
+        let tips: Vec<&str> = std::iter::once(snapshot.commit.as_str())
+            .chain(saved.iter().map(|one| one.oid.as_str()))
+            .collect();
+        let pack = pack(inside, record, &tips, outside.known)?;
+        let seeds_changed = seed::changed(record);
+        let harvest = self.acting(|| {
+            self.bring_in(
+                record,
+                outside.repository,
+                inside.git_dir,
+                (&found, &snapshot, &saved),
+                pack.as_deref(),
+            )
+        })?;
+        sweep_scratch(&record.tree_path().join(inside.git_dir), pack.as_deref());
+        Ok(Harvest {
+            seeds_changed,
+            ..harvest
+        })
     }
 
     /// Checks the pack, moves it in, and moves the references.
@@ -116,15 +152,14 @@ impl Workspaces {
         &self,
         record: &WorktreeRecord,
         repository: &Repository,
-        found: &Found,
-        snapshot: &Snapshot,
-        saved: &[Saved],
+        git_dir: &str,
+        (found, snapshot, saved): (&Found, &Snapshot, &[Saved]),
         pack: Option<&str>,
     ) -> Result<Harvest, WorkspaceError> {
         let places = self.places(&record.repository);
         let incoming = Incoming::open(&places.incoming(), &record.nonce, repository)?;
         if let Some(name) = pack {
-            let path = PathBuf::from(format!(".git/{SCRATCH}-{name}.pack"));
+            let path = PathBuf::from(format!("{git_dir}/{SCRATCH}-{name}.pack"));
             let top = files::open_directory(record.tree_path())
                 .map_err(|error| WorkspaceError::rejected(format!("the tree: {error}")))?;
             let file = files::open_beneath(std::os::fd::AsFd::as_fd(&top), &path)
@@ -229,7 +264,8 @@ impl Workspaces {
             ignored: found.status.ignored.clone(),
             seeds_changed: Vec::new(),
             seeds_committed,
-            in_progress: in_progress(record.tree_path()),
+            in_progress: in_progress(record.tree_path(), git_dir),
+            rescued: None,
             modified_files: diff.files,
             summary: diff.summary,
         })
@@ -278,27 +314,25 @@ fn take_snapshot(
     if let (false, Some(head)) = (found.status.dirty, &found.head) {
         return Ok(last(head, Vec::new()));
     }
-    let index = format!(".git/{SCRATCH}-index");
+    let index = format!("{}/{SCRATCH}-index", inside.git_dir);
+    let own = format!("{}/index", inside.git_dir);
     let environment = [("GIT_INDEX_FILE", index.as_str())];
     // A copy keeps what git knows about unchanged files, so that only changed ones are read; it keeps
     // its time too, by which git knows which files it has to look at again.
     let copy = [
         "/bin/sh",
         "-c",
-        "rm -f \"$1\"; test ! -e .git/index || cp -p .git/index \"$1\"",
+        "rm -f \"$1\"; test ! -e \"$2\" || cp -p \"$2\" \"$1\"",
         "sh",
     ];
     let argv = copy
         .into_iter()
-        .chain([index.as_str()])
+        .chain([index.as_str(), own.as_str()])
         .map(BytePath::from)
         .collect();
     good("copying the index", inside.run(argv, &[], None)?)?;
-    let added = inside.git(
-        &["add", "--all", "--sparse", "--ignore-errors", "--", ":/"],
-        &environment,
-        None,
-    )?;
+    let arguments = ["add", "--all", "--sparse", "--ignore-errors", "--", ":/"];
+    let added = inside.git(&arguments, &environment, None)?;
     let mut unsaved = Vec::new();
     if added.code == Some(1) {
         // Some files could not be read; the others are saved, and the tree stays.
@@ -310,6 +344,20 @@ fn take_snapshot(
         });
     } else {
         good("saving files", added)?;
+    }
+    if inside.git_dir != GIT_DIR {
+        // It is ignored, but a `.gitignore` of the task may say otherwise.
+        let ours = [
+            "rm",
+            "-r",
+            "-q",
+            "-f",
+            "--cached",
+            "--ignore-unmatch",
+            "--",
+            inside.git_dir,
+        ];
+        inside.output("leaving our own out", &ours, &environment, None)?;
     }
     if !record.seeds.is_empty() && found.head.is_some() {
         let mut paths = Vec::new();
@@ -428,7 +476,7 @@ fn pack(
             "--non-empty",
             "--delta-base-offset",
             "-q",
-            &format!(".git/{SCRATCH}"),
+            &format!("{}/{SCRATCH}", inside.git_dir),
         ],
         &[],
         Some(revisions.into_bytes()),
@@ -440,8 +488,8 @@ fn pack(
 }
 
 /// Removes what the harvest left in the task's git directory, which may stay.
-fn sweep_scratch(tree: &Path, name: Option<&str>) {
-    let Ok(git_dir) = files::open_directory(&tree.join(".git")) else {
+fn sweep_scratch(git_dir: &Path, name: Option<&str>) {
+    let Ok(git_dir) = files::open_directory(git_dir) else {
         return;
     };
     let pack = ["pack", "idx", "rev"];

@@ -61,7 +61,12 @@ const HARDENED: &[&str] = &[
 pub(crate) struct Inside<'a> {
     pub(crate) git: &'a BytePath,
     pub(crate) walls: &'a dyn InsideGit,
+    /// The git directory, below the top of the tree.
+    pub(crate) git_dir: &'a str,
 }
+
+/// Where a task's git directory is as a rule.
+pub(crate) const GIT_DIR: &str = ".git";
 
 impl std::fmt::Debug for Inside<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,7 +87,7 @@ impl Inside<'_> {
     ) -> Result<InsideOutput, WorkspaceError> {
         let mut argv = vec![
             self.git.clone(),
-            "--git-dir=.git".into(),
+            format!("--git-dir={}", self.git_dir).into(),
             "--work-tree=.".into(),
         ];
         for setting in HARDENED {

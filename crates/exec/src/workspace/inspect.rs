@@ -194,7 +194,7 @@ fn read_status(output: &[u8], record: &WorktreeRecord) -> Status {
     status
 }
 
-pub(super) fn in_progress(tree: &Path) -> Vec<String> {
+pub(super) fn in_progress(tree: &Path, git_dir: &str) -> Vec<String> {
     let Ok(top) = files::open_directory(tree) else {
         return Vec::new();
     };
@@ -202,7 +202,7 @@ pub(super) fn in_progress(tree: &Path) -> Vec<String> {
     for (name, what) in IN_PROGRESS {
         let there = files::exists_beneath(
             std::os::fd::AsFd::as_fd(&top),
-            &Path::new(".git").join(name),
+            &Path::new(git_dir).join(name),
         );
         if there && !found.iter().any(|own| own == what) {
             found.push(what.to_owned());

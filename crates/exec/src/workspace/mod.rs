@@ -29,10 +29,13 @@ mod inspect;
 mod merge;
 mod names;
 mod persistent;
+mod populate;
 mod record;
 mod remove;
+mod rescue;
 mod saga;
 mod seed;
+mod snapshot;
 mod store;
 mod submodule;
 mod survey;
@@ -56,6 +59,7 @@ pub use record::{
     WorkspaceStep, WorkspaceView, WorktreePlan, WorktreeRecord, WorktreeRequest,
 };
 pub use remove::{Proof, RemovalOutcome, RemovalReceipt};
+pub use snapshot::{CheckoutSnapshot, RestoredSnapshot, SNAPSHOTS_KEPT};
 pub use store::Lease;
 pub use sweep::{Orphan, OrphanKind};
 

@@ -1,6 +1,6 @@
 //! Trees that last: a task of the same worker name uses the tree of the one before.
 
-use super::inside::{Inside, InsideGit};
+use super::inside::{GIT_DIR, Inside, InsideGit};
 use super::store::Lease;
 use super::{Places, TreeState, WorkspaceError, Workspaces, WorktreeRecord};
 use crate::git::RepositoryLock;
@@ -91,6 +91,7 @@ impl Workspaces {
         let inside = Inside {
             git: &program,
             walls,
+            git_dir: GIT_DIR,
         };
         let mut arguments = vec!["checkout", "-q", "-B", &record.branch];
         if record.continues.is_none() {
@@ -110,6 +111,7 @@ impl Workspaces {
         let inside = Inside {
             git: &program,
             walls,
+            git_dir: GIT_DIR,
         };
         inside.output(
             "settling the tree",

@@ -328,6 +328,10 @@ pub struct Harvest {
     pub seeds_committed: Vec<BytePath>,
     /// A merge, rebase or the like that was not finished.
     pub in_progress: Vec<String>,
+    /// Why the task's own git directory was of no use, where its files were saved without it: then
+    /// they are one commit on the base, and what the task committed itself is not among it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rescued: Option<String>,
     /// Every file that differs from where it began.
     pub modified_files: Vec<ModifiedFile>,
     /// The same in figures.

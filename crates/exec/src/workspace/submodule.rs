@@ -8,17 +8,10 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use super::borrow::borrow_objects;
-use super::create::without_filters;
 use super::gitdir::GitDirectory;
+use super::populate::{Parts, without_filters};
 use super::{Places, WorkspaceError, WorktreeRecord};
-use crate::git::{Configuration, Git, Repository};
-
-/// What is known about the user's repository.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    pub(crate) repository: &'a Repository,
-    pub(crate) configuration: &'a Configuration,
-}
+use crate::git::{Configuration, Git};
 
 /// Fills each submodule of the tree whose commit is in the user's store; notes the others.
 pub(crate) fn populate(

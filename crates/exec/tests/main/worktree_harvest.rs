@@ -313,55 +313,96 @@ fn c12_an_unreadable_file_keeps_the_tree_and_the_rest_is_saved() {
     assert!(receipt.proof.unsaved[0].why.contains("Permission denied"));
 }
 
-fn rejected(field: &Field, script: &str) -> String {
-    let before = field.references();
+/// Harvests a task whose git directory is of no use; gives why, and what became of its tree.
+fn rescued(field: &Field, script: &str) -> (String, CleanupStatus) {
     let worktree = field.create("w");
     field.work(&worktree, script);
     let workspaces: Workspaces = field.workspaces();
-    let error = workspaces
+    let record = workspaces
         .harvest(&worktree.record, &field.walls(&worktree.record))
-        .unwrap_err();
-    assert_eq!(error.code(), ErrorCode::HarvestRejected, "{error}");
-    let now: Vec<_> = field
-        .references()
-        .into_iter()
-        .filter(|name| !name.contains("/base/"))
-        .collect();
-    assert_eq!(now, before);
-    let receipt = workspaces
-        .remove(&worktree.record, Some(worktree.lease))
         .unwrap();
-    assert_eq!(receipt.status(), CleanupStatus::KeptUnknown);
-    assert!(worktree.record.tree.as_path().exists());
+    let harvest = record.harvest.clone().unwrap();
+    let receipt = workspaces.remove(&record, Some(worktree.lease)).unwrap();
     assert_eq!(field.user_git(&["fsck", "--no-dangling"]), "");
-    error.to_string()
+    // Nothing of what it was done with is in the tree or in the commit.
+    let is_ours = |name: &str| name.contains("git-cofferdam");
+    if let Ok(names) = std::fs::read_dir(record.tree.as_path()) {
+        for name in names.flatten() {
+            assert!(!is_ours(&name.file_name().to_string_lossy()));
+        }
+    }
+    let listed = field.user_git(&["ls-tree", "-r", "--name-only", &harvest.commit]);
+    assert!(!is_ours(&listed), "{listed}");
+    (harvest.rescued.unwrap(), receipt.status())
 }
 
 #[test]
-fn a_tree_with_a_git_directory_in_it_is_rejected() {
+fn a_tree_with_a_git_directory_in_it_does_not_come_in() {
     let field = Field::new();
-    let said = rejected(
+    let (why, status) = rescued(
         &field,
-        "blob=$(echo evil | git hash-object -w --stdin)
+        "echo honest >honest
+         blob=$(echo evil | git hash-object -w --stdin)
          inner=$(printf '100755 blob %s\\tconfig\\n' $blob | git mktree)
          outer=$(printf '040000 tree %s\\t.GIT\\n' $inner | git mktree --missing)
          git update-ref HEAD $(git commit-tree -m evil -p HEAD $outer); git reset -q --soft HEAD",
     );
-    assert!(
-        said.contains("hasDotgit") || said.contains(".git"),
-        "{said}"
+    assert!(why.contains("hasDotgit") || why.contains(".git"), "{why}");
+    assert_eq!(status, CleanupStatus::KeptDirty);
+    let branch = "cofferdam/run1/w";
+    assert_eq!(
+        field.user_git(&["show", &format!("{branch}:honest")]),
+        "honest"
+    );
+    let all = field.user_git(&["rev-list", "--objects", branch]);
+    assert!(!all.contains(".GIT"), "{all}");
+    assert_eq!(
+        field.user_git(&["rev-list", "--count", "main..cofferdam/run1/w"]),
+        "1"
     );
 }
 
 #[test]
-fn missing_objects_and_vanished_repositories_are_rejected() {
-    let said = rejected(
-        &Field::new(),
-        "echo x >x; git add x; git commit -qm x; o=$(git rev-parse HEAD:x); rm -f .git/objects/$(echo $o | cut -c1-2)/$(echo $o | cut -c3-)",
-    );
-    assert!(said.contains("rejected"), "{said}");
-    rejected(&Field::new(), "echo x >x; rm -rf .git");
-    rejected(&Field::new(), "rm -rf .git; ln -s /etc .git");
+fn files_are_saved_when_the_tasks_repository_is_gone_or_broken() {
+    let broken = "echo x >x; git add x; git commit -qm x; o=$(git rev-parse HEAD:x); rm -f .git/objects/$(echo $o | cut -c1-2)/$(echo $o | cut -c3-)";
+    let work =
+        "echo x >x; rm a.txt; printf '!*\n' >.gitignore; mkdir -p ignored; echo i >ignored/i;";
+    for (script, is_gone) in [
+        (broken.to_owned(), false),
+        (format!("{work} rm -rf .git"), true),
+        (format!("{work} rm -rf .git; ln -s /etc .git"), false),
+        (
+            format!("{work} rm -rf .git; git init -q; git add -A; git commit -qm mine"),
+            false,
+        ),
+        (format!("{work} echo broken >.git/HEAD"), false),
+    ] {
+        let field = Field::new();
+        let before = field.fingerprint();
+        let (why, status) = rescued(&field, &script);
+        assert_eq!(
+            why.contains("removed its git directory"),
+            is_gone,
+            "{script}: {why}"
+        );
+        // What is not ours to judge stays.
+        let stays = matches!(
+            status,
+            CleanupStatus::KeptDirty | CleanupStatus::KeptUnknown
+        );
+        let goes = status == CleanupStatus::Removed;
+        assert_eq!((goes, stays), (is_gone, !is_gone), "{script}: {status:?}");
+        assert_eq!(
+            field.user_git(&["show", "cofferdam/run1/w:x"]),
+            "x",
+            "{script}"
+        );
+        if script.starts_with(work) {
+            let listed = field.user_git(&["ls-tree", "-r", "--name-only", "cofferdam/run1/w"]);
+            assert!(!listed.contains("a.txt"), "{script}: {listed}");
+        }
+        field.assert_same(&before);
+    }
 }
 
 #[test]

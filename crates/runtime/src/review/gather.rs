@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
-use cofferdam_core::event::{Event, EventFilter, event_type};
+use cofferdam_core::event::{Event, EventFilter};
 use cofferdam_core::limits;
-use cofferdam_core::outcome::{Denial, Status};
+use cofferdam_core::outcome::Status;
 use cofferdam_core::plan::TOP_LEVEL_NAMES;
 use cofferdam_core::task::{
     CleanupStatus, IsolationMode, Merge, MergeStatus, TaskResult, Verification, VerificationStatus,
@@ -15,15 +15,14 @@ use cofferdam_core::task::{
 use cofferdam_exec::workspace::{Harvest, WorktreeRecord};
 use cofferdam_journal::Query;
 use cofferdam_visibility::{State, TaskEvidence};
-use serde_json::Value;
 
 use super::model::{
-    ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand, ReviewedCommit, ReviewedDenial,
-    ReviewedFile, ReviewedName, TaskReview,
+    ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand, ReviewedCommit, ReviewedFile,
+    ReviewedName, TaskReview,
 };
-use super::reading;
+use super::told::Told;
 use crate::runtime::Runtime;
-use crate::task::{DiffForm, Entry, Ledger, TaskState};
+use crate::task::{DiffForm, Entry, Ledger, TaskState, rescued};
 
 /// Commits that are listed.
 const COMMITS: usize = 50;
@@ -203,124 +202,12 @@ fn has_unsaved_tree(result: &TaskResult) -> bool {
     )
 }
 
-/// What the events of one task tell beside what the projections do.
-#[derive(Debug, Default)]
-struct Told {
-    hosts: Vec<super::ReviewedHost>,
-    undone: Vec<ReviewedName>,
-    agent_state: Vec<super::ReviewedStateChange>,
-    denials: Vec<ReviewedDenial>,
-    /// How often each of them came with an outcome, and by itself.
-    tallies: Vec<(u64, u64)>,
-    notes: Vec<String>,
-    /// Sentences about what is shown in its own place.
-    said: Vec<String>,
-    /// What each command was, by its id.
-    kinds: Vec<(String, String)>,
-}
-
-impl Told {
-    fn take(&mut self, event: &Event) {
-        reading::host(&mut self.hosts, event);
-        reading::undone(&mut self.undone, event);
-        reading::agent_state(&mut self.agent_state, event);
-        let data = &event.data;
-        let command = reading::text(data, &["command_id"]);
-        match event.kind.as_str() {
-            event_type::EXEC_ENDED => {
-                let list = data.get("denials").and_then(Value::as_array);
-                for denial in list.into_iter().flatten() {
-                    self.denied(event.pos, command.as_deref(), denial, true);
-                }
-            }
-            event_type::POLICY_DENIED => {
-                let mut denial = data.clone();
-                if let Some(fields) = denial.as_object_mut() {
-                    fields.remove("command_id");
-                }
-                self.denied(event.pos, command.as_deref(), &denial, false);
-            }
-            event_type::EVIDENCE_RECORDED => {
-                let kind = reading::text(data, &["kind"]).unwrap_or_default();
-                match (kind.as_str(), command) {
-                    ("command" | "setup" | "check", Some(command)) => {
-                        self.kinds.push((command, kind));
-                    }
-                    // What of its own credentials the agent could read is to be known.
-                    ("credentials", _) => self.notes.extend(reading::text(data, &["summary"])),
-                    ("agent_state", _) => self.said.extend(reading::text(data, &["summary"])),
-                    _ => {}
-                }
-            }
-            event_type::VERIFIER_CHECK => {
-                self.kinds
-                    .extend(command.map(|id| (id, "check".to_owned())));
-            }
-            event_type::LOG_LINE => {
-                let note = reading::text(data, &["text"]);
-                self.notes
-                    .extend(note.filter(|note| !self.notes.contains(note)));
-            }
-            _ => {}
-        }
-    }
-
-    /// Counts a denial. It may come by itself and with the outcome of its command too, so each way is
-    /// counted for itself and the larger number holds.
-    fn denied(&mut self, pos: u64, command: Option<&str>, denial: &Value, with_outcome: bool) {
-        let Ok(mut denial) = serde_json::from_value::<Denial>(denial.clone()) else {
-            return;
-        };
-        let certain = std::mem::take(&mut denial.will_not_change);
-        let is_same = |known: &ReviewedDenial| {
-            let one = &known.denial;
-            (one.source, &one.rule, &one.subject, &one.instead)
-                == (
-                    denial.source,
-                    &denial.rule,
-                    &denial.subject,
-                    &denial.instead,
-                )
-        };
-        let known = self.denials.iter().position(is_same);
-        let place = known.unwrap_or(self.denials.len());
-        if known.is_none() {
-            self.denials.push(ReviewedDenial {
-                denial,
-                times: 0,
-                commands: Vec::new(),
-                pos,
-            });
-            self.tallies.push((0, 0));
-        }
-        let (known, tally) = (&mut self.denials[place], &mut self.tallies[place]);
-        if with_outcome {
-            tally.0 += 1;
-        } else {
-            tally.1 += 1;
-        }
-        known.times = tally.0.max(tally.1);
-        if let Some(command) = command
-            && !known.commands.iter().any(|one| one == command)
-        {
-            known.commands.push(command.to_owned());
-        }
-        known.denial.will_not_change |=
-            certain || known.times >= limits::DENIALS_UNTIL_WILL_NOT_CHANGE as u64;
-    }
-}
-
 fn changes(
     result: Option<&TaskResult>,
     evidence: Option<&TaskEvidence>,
     kinds: &[(String, String)],
 ) -> ReviewChanges {
-    // What changed is measured once, at the end: with set-up steps it may have been any of them.
-    let is_known = !kinds.iter().any(|(_, kind)| kind == "setup");
     let by = |path: &BytePath| {
-        if !is_known {
-            return Vec::new();
-        }
         let path = path.to_string();
         evidence
             .and_then(|one| one.files.iter().find(|file| file.path == path))
@@ -357,11 +244,7 @@ fn changes(
                 status: one.status,
                 return_code: one.return_code,
                 elapsed_ms: one.elapsed_ms,
-                files: if is_known {
-                    one.files.clone()
-                } else {
-                    Vec::new()
-                },
+                files: one.files.clone(),
                 denials: one.denials,
             })
             .collect(),
@@ -441,6 +324,7 @@ fn not_brought_in(harvest: &Harvest) -> Vec<String> {
         lines.push(format!("git ignores {}", names.join(", ")));
     }
     // In the words in which the end of the task tells them.
+    lines.extend(rescued(harvest));
     for saved in &harvest.saved {
         lines.push(format!("{} is kept under {}", saved.name, saved.reference));
     }

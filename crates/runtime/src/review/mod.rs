@@ -11,6 +11,7 @@ mod model;
 mod reading;
 mod running;
 mod stop;
+mod told;
 
 pub use model::{
     HostVerdict, ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand, ReviewedCommit,

@@ -27,6 +27,8 @@ pub(crate) struct Draft {
     pub(crate) error: Option<Problem>,
     /// Whether anything of the task's, set-up included, ran in its place.
     pub(crate) touched: bool,
+    /// Whether it was told command by command which files changed.
+    pub(crate) is_credited: bool,
 }
 
 impl Draft {
@@ -54,6 +56,7 @@ impl Draft {
             merge: MergeStatus::Nothing,
             error: None,
             touched: false,
+            is_credited: false,
         }
     }
 

@@ -7,20 +7,22 @@
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
+use cofferdam_core::id::CommandId;
 use cofferdam_core::operation::{CommandForm, RunCommand};
 use cofferdam_core::outcome::{CommandOutcome, Status};
 use cofferdam_core::plan;
+use cofferdam_core::spec::Access;
 use cofferdam_core::task::{IsolationMode, TaskRequest, TaskResult};
 use cofferdam_exec::{CommandIo, Enclosure, Run};
 use serde_json::json;
 
 use super::course::Course;
 use super::draft::Draft;
-use super::measure::{self, Measured};
+use super::measure::{self, Measured, Snapshot};
 use super::overview::TaskState;
 use super::place::{self, Place, Prepared, Walls};
 use super::request::{TaskProgress, TaskRunRequest};
-use super::settle::{bring_in, clean_up};
+use super::settle::{bring_in, clean_up, file_changes};
 use super::{ledger, verify};
 use crate::host::{PolicyRequest, Resolved};
 use crate::profile::Agent;
@@ -35,7 +37,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Only when the journal cannot take the task: then there is none.
+    /// When the journal cannot take the task, and where a profile is unknown or there is no
+    /// repository in which it could work: then there is none.
     pub fn run_task(&self, request: TaskRunRequest<'_>) -> Result<TaskResult, Problem> {
         let TaskRunRequest {
             mut policy,
@@ -45,6 +48,10 @@ impl Runtime {
             progress,
             control,
         } = request;
+        if let CommandForm::Argv(argv) = &asked.command {
+            self.choose_profile(&mut policy, argv);
+        }
+        self.refuse_early(&policy, &asked)?;
         let mut course = Course::new(self, front_door, control, progress);
         let words = asked.command.summary();
         let opening = Opening {
@@ -68,9 +75,6 @@ impl Runtime {
         let requested =
             refusal::asked_for(&policy.owner, cofferdam_core::spec::Network::Restricted);
         let mut draft = Draft::new(&asked, requested);
-        if let CommandForm::Argv(argv) = &asked.command {
-            self.choose_profile(&mut policy, argv);
-        }
         drive(&mut course, &mut policy, &asked, io, &mut draft);
         let result = course.conclude(&asked, draft);
         let mut lines = course.closing_lines(&result)?;
@@ -124,6 +128,7 @@ fn drive(
             return;
         }
     };
+    keep_snapshot(course, &prepared, "before");
     let notes = course
         .left_behind
         .iter()
@@ -156,6 +161,7 @@ fn drive(
     {
         draft.fail(problem);
     }
+    keep_snapshot(course, &prepared, "after");
     if let Err(problem) = bring_in(course, &mut prepared, asked, draft, measured) {
         draft.fail(problem);
     }
@@ -174,6 +180,36 @@ fn drive(
         ));
     }
     clean_up(course, prepared, asked, draft);
+}
+
+/// Keeps the user's own checkout as it is before and after a task that may write it.
+fn keep_snapshot(course: &mut Course<'_>, prepared: &Prepared, when: &str) {
+    let resolved = &prepared.resolved;
+    if !matches!(prepared.place, Place::Live) || resolved.policy.workspace.value != Access::Write {
+        return;
+    }
+    let (runtime, number) = (course.runtime, course.number);
+    let top = resolved.facts.workspace.root.as_path();
+    let taken = runtime.workspaces(&resolved.facts).and_then(|workspaces| {
+        let what = format!("{when} task {number}");
+        runtime.take_snapshot_at(&workspaces, top, &what, &course.subject)
+    });
+    match taken {
+        Ok(Some(snapshot)) => {
+            let name = snapshot.name;
+            if when == "before" {
+                course.notes.push(format!(
+                    "your files as they were before it are snapshot {name}: cofferdam undo {name}"
+                ));
+            }
+            let summary = format!("your files {when} task {number} are snapshot {name}");
+            course.keep("snapshot", summary, None, None, json!({"snapshot": name}));
+        }
+        Ok(None) => {}
+        Err(problem) => course
+            .notes
+            .push(format!("your files {when} it could not be kept: {problem}")),
+    }
 }
 
 /// Makes the private home of the agent whose profile was named or found.
@@ -267,10 +303,14 @@ fn work(
         draft.touched = true;
         tree.workspaces.attach(&tree.record, &Walls(&enclosure))?;
     }
-    let before = match prepared.place {
+    // A tree is measured whole at its end; what set-up made is told apart where there is one.
+    let is_tree = matches!(prepared.place, Place::Tree(_));
+    let mut before = match prepared.place {
         Place::Live => measure::snapshot(&enclosure),
+        Place::Tree(_) if !steps.is_empty() => measure::snapshot(&enclosure),
         _ => None,
     };
+    draft.is_credited = is_tree && !steps.is_empty();
     course.enter_with(
         TaskState::Setup,
         json!({"effective": draft.isolation.effective}),
@@ -283,7 +323,10 @@ fn work(
             command: step.to_owned(),
         });
         draft.touched = true;
-        set_up(course, resolved, &enclosure, step, directory)?;
+        let command = set_up(course, resolved, &enclosure, step, directory)?;
+        if is_tree {
+            before = credit(course, &enclosure, before.as_ref(), &command);
+        }
     }
     course.enter(TaskState::Running);
     course.tell(TaskProgress::Running {
@@ -304,10 +347,12 @@ fn work(
     {
         draft.error.get_or_insert(problem.clone());
     }
-    draft.outcome = Some(outcome);
-    if let Some(before) = before {
+    if is_tree {
+        credit(course, &enclosure, before.as_ref(), &outcome.command_id);
+    } else if let Some(before) = before {
         *measured = measure::since(&enclosure, &before);
     }
+    draft.outcome = Some(outcome);
     enclosure.close();
     Ok(())
 }
@@ -322,13 +367,29 @@ fn never_ran(outcome: &CommandOutcome) -> bool {
         )
 }
 
+/// Tells which files one command of several changed; gives the state after it.
+fn credit(
+    course: &mut Course<'_>,
+    enclosure: &Enclosure,
+    before: Option<&Snapshot>,
+    command: &CommandId,
+) -> Option<Snapshot> {
+    let measured = measure::since(enclosure, before?)?;
+    if !measured.files.is_empty() {
+        let mut data = file_changes(&measured.files);
+        data["command_id"] = command.as_str().into();
+        course.say(event_type::FILE_CHANGED, Severity::Info, data);
+    }
+    measured.tree.map(Snapshot)
+}
+
 fn set_up(
     course: &mut Course<'_>,
     resolved: &Resolved,
     enclosure: &Enclosure,
     step: &str,
     cwd: &BytePath,
-) -> Result<(), Problem> {
+) -> Result<CommandId, Problem> {
     let request = RunCommand {
         cwd: Some(cwd.clone()),
         ..RunCommand::shell(step)
@@ -337,7 +398,7 @@ fn set_up(
     let mut outcome = course.run_in(resolved, enclosure, &request, io)?;
     course.keep_command("setup", step, &mut outcome);
     if outcome.status == Status::Completed {
-        return Ok(());
+        return Ok(outcome.command_id);
     }
     if outcome.status == Status::Cancelled {
         return Err(crate::run::cancelled());

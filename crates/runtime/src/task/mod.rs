@@ -25,4 +25,6 @@ pub use merging::{MergeOptions, TaskMerge, TaskUndone};
 pub use overview::{TaskOverview, TaskState};
 pub use reconcile::Reconciled;
 pub use request::{TaskProgress, TaskRunRequest};
+pub(crate) use settle::file_changes;
+pub(crate) use words::rescued;
 pub use words::worker_name;

@@ -76,6 +76,30 @@ impl InsideGit for Walls<'_> {
 }
 
 impl Runtime {
+    /// Refuses what needs no task to be refused: a profile that nobody knows, a tree where there is
+    /// no repository. No number is given to such a one.
+    pub(crate) fn refuse_early(
+        &self,
+        policy: &PolicyRequest,
+        asked: &TaskRequest,
+    ) -> Result<(), Problem> {
+        self.profile_of(policy)?;
+        if asked.isolation_mode != IsolationMode::Worktree {
+            return Ok(());
+        }
+        let mut here = self.surroundings.directory().to_owned();
+        here.extend(&policy.workspace);
+        // What looks like a repository is looked at once, when the tree is made.
+        if here.ancestors().any(|one| one.join(".git").exists()) {
+            return Ok(());
+        }
+        let resolved = self.look_for_task(policy, None)?;
+        let root = resolved.facts.workspace.root.clone();
+        Ok(self
+            .workspaces(&resolved.facts)?
+            .check_repository(root.as_path())?)
+    }
+
     /// Opens the trees of whoever owns the workspace.
     pub(crate) fn workspaces(&self, facts: &HostFacts) -> Result<Workspaces, Problem> {
         let variable = |name: &str| self.surroundings.get(name).map(BytePath::from);
@@ -185,6 +209,10 @@ fn find(
     if asked.isolation_mode == IsolationMode::Session {
         let layer = policy.request.get_or_insert_with(PolicyDocument::default);
         layer.workspace = Some(Access::Read);
+        course.notes.push(
+            "isolation session: the checkout is there to be read only, results go to its output"
+                .to_owned(),
+        );
     }
     let resolved = course.runtime.look_for_task(policy, None)?;
     tell(&resolved);

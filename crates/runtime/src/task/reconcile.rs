@@ -290,7 +290,8 @@ impl Runtime {
             return dirty(Some(tree.record), String::new());
         };
         if !harvest.modified_files.is_empty() {
-            let data = settle::file_changes(&entry.task, &harvest.modified_files);
+            let mut data = settle::file_changes(&harvest.modified_files);
+            data["task"] = entry.task.as_str().into();
             let line = Line::new(event_type::FILE_CHANGED, &entry.subject, data);
             self.scribe.say(line)?;
         }

@@ -2,7 +2,6 @@
 
 use cofferdam_core::error::Problem;
 use cofferdam_core::event::{Severity, event_type};
-use cofferdam_core::id::TaskId;
 use cofferdam_core::task::{
     ChangeKind, CleanupPolicy, CleanupStatus, MergeStatus, ModifiedFile, TaskRequest,
     WorkspaceStrategy,
@@ -16,6 +15,7 @@ use super::measure::Measured;
 use super::overview::TaskState;
 use super::place::{self, Place, Prepared, Walls};
 use super::request::TaskProgress;
+use super::words;
 use crate::scribe::to_value;
 
 /// Brings in what was done, and tells what changed.
@@ -58,8 +58,9 @@ pub(crate) fn bring_in(
     let shown = if draft.files.is_empty() {
         None
     } else {
-        let mut data = file_changes(&course.task, &draft.files);
-        if let Some(outcome) = &draft.outcome {
+        let mut data = file_changes(&draft.files);
+        data["task"] = course.task.as_str().into();
+        if let Some(outcome) = draft.outcome.as_ref().filter(|_| !draft.is_credited) {
             data["command_id"] = outcome.command_id.as_str().into();
         }
         course.say(event_type::FILE_CHANGED, Severity::Info, data)
@@ -76,7 +77,7 @@ pub(crate) fn bring_in(
 }
 
 /// Sorts changed files by what happened to them.
-pub(crate) fn file_changes(task: &TaskId, files: &[ModifiedFile]) -> Value {
+pub(crate) fn file_changes(files: &[ModifiedFile]) -> Value {
     let of = |wanted: ChangeKind| -> Vec<Value> {
         files
             .iter()
@@ -88,7 +89,6 @@ pub(crate) fn file_changes(task: &TaskId, files: &[ModifiedFile]) -> Value {
             .collect()
     };
     json!({
-        "task": task,
         "added": of(ChangeKind::Added),
         "modified": of(ChangeKind::Modified),
         "deleted": of(ChangeKind::Deleted),
@@ -133,6 +133,7 @@ fn harvest(
             .notes
             .push(format!("the task ended on {branch}, not on its own branch"));
     }
+    course.notes.extend(words::rescued(&harvest));
     for saved in &harvest.saved {
         course
             .notes

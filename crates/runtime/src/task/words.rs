@@ -5,6 +5,7 @@ use cofferdam_core::task::{
     CheckResult, CleanupStatus, DiffSummary, IsolationMode, TaskResult, Verification,
     VerificationStatus,
 };
+use cofferdam_exec::workspace::Harvest;
 
 /// Longest name that is made up for a worker.
 const WORKER_CHARACTERS: usize = 32;
@@ -125,6 +126,14 @@ pub(crate) fn next(result: &TaskResult) -> Vec<String> {
         return vec![on("review"), on("drop")];
     }
     vec![on("task show"), evidence]
+}
+
+/// Says how files were saved without the task's own git directory, where they were.
+pub(crate) fn rescued(harvest: &Harvest) -> Option<String> {
+    let why = harvest.rescued.as_ref()?;
+    Some(format!(
+        "its files are saved as one commit on the base, without what it committed itself: {why}"
+    ))
 }
 
 /// Puts figures into a line for people.

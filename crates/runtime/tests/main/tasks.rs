@@ -10,6 +10,9 @@ use cofferdam_core::task::{
     VerificationStatus,
 };
 
+use cofferdam_exec::{CommandIo, Control};
+use cofferdam_runtime::{FrontDoor, PolicyRequest, TaskRunRequest};
+
 use crate::support::{Desk, events, has_walls, kinds, shell_task, task};
 
 use crate::support::changes;
@@ -226,20 +229,29 @@ fn a6_where_no_tree_can_be_made_no_command_starts() {
     }
     let desk = Desk::new();
     let runtime = desk.runtime();
-    let result = task(&runtime, shell_task("echo started >started"));
-    assert_eq!(result.status, Status::Error);
-    assert_eq!(
-        result.error.as_ref().unwrap().code,
-        ErrorCode::NotARepository,
-        "{result:#?}"
-    );
-    assert_eq!(result.isolation.effective.provider, None);
+    // What is refused before there is a task uses up no number.
+    let refused = |policy: PolicyRequest| {
+        let request = TaskRunRequest {
+            policy,
+            task: shell_task("echo started >started"),
+            front_door: FrontDoor::Embedded,
+            io: CommandIo::Capture { input: None },
+            progress: &mut |_| {},
+            control: Control::new(),
+        };
+        runtime.run_task(request).unwrap_err().code
+    };
+    assert_eq!(refused(PolicyRequest::default()), ErrorCode::NotARepository);
     assert!(!desk.repo.join("started").exists());
     assert!(!kinds(&events(&runtime)).contains(&"exec.intended"));
     desk.git(&["init", "-q"]);
     let unborn = task(&runtime, shell_task("true"));
     assert_eq!(unborn.error.unwrap().code, ErrorCode::RepoUnborn);
-    assert_eq!(unborn.number, 2);
+    assert_eq!(unborn.number, 1);
+    let mut unknown = PolicyRequest::default();
+    unknown.owner.profile = Some("nobody".to_owned());
+    refused(unknown);
+    assert_eq!(runtime.tasks().unwrap().len(), 1);
 
     let desk = Desk::with_repository();
     desk.git(&["branch", "cofferdam"]);
@@ -315,4 +327,35 @@ fn a_program_that_is_not_there_leaves_nothing() {
     assert!(!result.isolation.workspace_path.unwrap().as_path().exists());
     let references = desk.git(&["for-each-ref", "--format=%(refname)"]);
     assert_eq!(references, "refs/heads/main");
+}
+
+#[test]
+fn files_are_credited_to_the_command_that_changed_them() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let mut asked = shell_task("echo main >b.txt; echo n >new.txt");
+    asked.setup = vec!["echo set up >a.txt".to_owned(), "true".to_owned()];
+    task(&runtime, asked);
+    let review = runtime.review("1", false).unwrap();
+    let kind_of = |id: &String| {
+        let commands = &review.changes.commands;
+        let found = commands.iter().find(|one| one.command_id == *id);
+        found.map(|one| one.kind.clone()).unwrap_or_default()
+    };
+    let credited: Vec<_> = review
+        .changes
+        .files
+        .iter()
+        .map(|file| {
+            let kinds: Vec<_> = file.commands.iter().map(kind_of).collect();
+            format!("{}: {}", file.file.path, kinds.join(", "))
+        })
+        .collect();
+    assert_eq!(
+        credited,
+        ["a.txt: setup", "b.txt: command", "new.txt: command"]
+    );
 }

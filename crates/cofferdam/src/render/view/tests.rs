@@ -130,7 +130,7 @@ fn evidence_begins_with_the_verdict() {
     let shown = state.evidence("task_1").expect("a task");
     insta::assert_snapshot!(plain(&evidence(&shown)), @r"
     fix the parser failed · verifier failed
-    a check passed after the last edit
+    a check passed after the last edit, and another did not
 
     Facts
            9 check          make check failed
