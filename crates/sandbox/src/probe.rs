@@ -288,14 +288,13 @@ fn ends_within(pidfd: &OwnedFd, limit: Duration) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let time = rustix::event::Timespec {
-            tv_sec: left.as_secs() as i64,
+            tv_sec: left.as_secs().cast_signed(),
             tv_nsec: left.subsec_nanos().into(),
         };
         let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
         match rustix::event::poll(&mut fds, Some(&time)) {
-            Ok(0) => return false,
             Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
-            Err(_) => return false,
+            Ok(0) | Err(_) => return false,
             Ok(_) => return true,
         }
     }
