@@ -84,7 +84,9 @@ fn admit(app: &App, request: &Request) -> Result<Allowed, Refusal> {
 /// without being asked first (a form, plain text) is never one.
 fn verb(request: &Request) -> Result<(), Refusal> {
     let method = request.method();
-    if request.uri().path().starts_with(calls::PREFIX) {
+    // What lies deeper than the operations is looked at: streams.
+    let operation = request.uri().path().strip_prefix(calls::PREFIX);
+    if operation.is_some_and(|name| !name.contains('/')) {
         if method != Method::POST {
             return Err(Refusal::method(
                 method,

@@ -8,5 +8,7 @@ mod gate;
 mod start;
 #[path = "main/streams.rs"]
 mod streams;
+#[path = "main/terminals.rs"]
+mod terminals;
 #[path = "main/views.rs"]
 mod views;

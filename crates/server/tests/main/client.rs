@@ -59,6 +59,15 @@ impl Running {
         let directory = tempfile::tempdir().expect("a directory");
         let (mut options, journal) = options(&directory);
         options.cut = cut;
+        Self::run(options, journal, directory)
+    }
+
+    /// Runs a server of any kind.
+    pub(crate) fn run(
+        options: ServerOptions,
+        journal: Arc<SqliteJournal>,
+        directory: TempDir,
+    ) -> Self {
         let server = Server::bind(options).expect("bound");
         let token = std::fs::read_to_string(server.token_path()).expect("a token");
         Self {
@@ -107,16 +116,31 @@ impl Running {
         self.send(&self.request("GET", target, ""))
     }
 
+    /// Calls an operation.
+    pub(crate) fn call(&self, operation: &str, request: &Value) -> Answer {
+        let body = request.to_string();
+        let more = format!(
+            "Content-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        let target = format!("/api/v1/{operation}");
+        self.send(&format!("{}{body}", self.request("POST", &target, &more)))
+    }
+
     /// Asks for a view by the end of its address.
     pub(crate) fn view(&self, view: &str) -> Answer {
         self.get(&format!("/api/agents/visibility/{view}"))
     }
 
     pub(crate) fn stream(&self, query: &str, last: Option<&str>) -> Frames {
+        self.stream_of(&format!("/api/agents/visibility/stream{query}"), last)
+    }
+
+    /// Opens the stream at an address.
+    pub(crate) fn stream_of(&self, target: &str, last: Option<&str>) -> Frames {
         let last = last.map_or_else(String::new, |last| format!("Last-Event-ID: {last}\r\n"));
-        let target = format!("/api/agents/visibility/stream{query}");
         let mut stream = self.connect();
-        let request = self.request("GET", &target, &last);
+        let request = self.request("GET", target, &last);
         stream.write_all(request.as_bytes()).expect("sent");
         let mut frames = Frames {
             reader: BufReader::new(stream),
