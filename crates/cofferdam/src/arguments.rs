@@ -5,6 +5,7 @@ pub(crate) mod profile;
 pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod task;
+pub(crate) mod terminal;
 pub(crate) mod view;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use review::{
 };
 use run::RunArguments;
 use task::TaskCommand;
+use terminal::TerminalCommand;
 use view::{EventsArguments, EvidenceArguments, JournalCommand, ServeArguments, ThreadsArguments};
 
 const STYLES: Styles = Styles::styled()
@@ -93,6 +95,9 @@ pub(crate) enum TopCommand {
     Drop(TasksArguments),
     /// Take back the last merge or drop of tasks, or go back to a snapshot of your files
     Undo(UndoArguments),
+    /// Play and export recordings of terminals
+    #[command(subcommand)]
+    Terminal(TerminalCommand),
     /// List tasks and commands that run now
     Ps,
     /// Stop tasks that run in another terminal

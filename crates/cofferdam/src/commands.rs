@@ -18,6 +18,7 @@ mod setup;
 mod snapshots;
 mod task;
 mod task_fork;
+mod terminal;
 mod view;
 
 use crate::arguments::TopCommand;
@@ -35,6 +36,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         }
         TopCommand::Drop(arguments) => review::drop_tasks(context, &arguments.tasks),
         TopCommand::Undo(arguments) => snapshots::undo(context, &arguments),
+        TopCommand::Terminal(command) => terminal::terminal(context, &command),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
         TopCommand::Setup(arguments) => setup::setup(context, &arguments),

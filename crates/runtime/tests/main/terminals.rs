@@ -17,7 +17,8 @@ use cofferdam_core::spec::Access;
 use cofferdam_exec::Control;
 use cofferdam_runtime::{FrontDoor, PolicyRequest, Runtime, TerminalRequest};
 
-use crate::support::{Desk, events, has_walls, kinds, provider};
+use crate::crash::die;
+use crate::support::{Desk, events, has_walls, kinds, options, provider, rerun, told};
 
 fn name(text: &str) -> TerminalName {
     TerminalName::parse(text).expect("a name")
@@ -369,4 +370,44 @@ fn many_terminals_leave_nothing_behind() {
     }
     let (first, last) = (seen[0], seen[seen.len() - 1]);
     assert!(last.0 <= first.0 + 2 && last.1 <= first.1 + 2, "{seen:?}");
+}
+
+/// Runs in a process of its own, see [`rerun`], and dies with a terminal open.
+#[test]
+#[ignore = "the child of another test"]
+fn dies_with_a_terminal() {
+    let Some(desk) = told("COFFERDAM_TEST_DESK") else {
+        return;
+    };
+    let desk = std::path::PathBuf::from(desk);
+    let options = options(&desk.join("home"), &desk.join("data"), &desk.join("repo"));
+    let runtime = Runtime::open(options).expect("opened");
+    open(&runtime, "one");
+    line(&runtime, "sleep 70 & echo $! > pids; echo $$ >> pids");
+    let input = TerminalInput::line("sleep 71", 0.3);
+    runtime
+        .terminal_input(&input, &Control::new())
+        .expect("typed");
+    die();
+}
+
+#[test]
+fn a_killed_plane_leaves_no_terminal_and_the_next_start_says_so() {
+    let desk = Desk::new();
+    rerun(&desk, "terminals::dies_with_a_terminal", "");
+    let pids = desk.read("pids");
+    let until = Instant::now() + Duration::from_secs(20);
+    let lives = |pid: &str| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|words| words.contains("sleep") || words.contains("-i"))
+    };
+    while pids.lines().any(lives) {
+        assert!(Instant::now() < until, "left behind: {pids}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let runtime = desk.runtime();
+    let told = of_terminals(&runtime);
+    let last = told.last().expect("an end");
+    assert_eq!(last.kind, "terminal.closed", "{last:?}");
+    assert_eq!(last.data["reason"], "interrupted");
 }
