@@ -1,9 +1,11 @@
 //! From the command line to the exit code.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser as _;
 use serde_json::json;
+use signal_hook::consts::SIGXFSZ;
 
 use crate::arguments::{CommandLine, TopCommand};
 use crate::commands;
@@ -13,6 +15,10 @@ use crate::shorthand;
 
 /// Parses, carries out, and tells how it ended.
 pub(crate) fn main() -> ExitCode {
+    // Where the size of files is limited (`ulimit -f`) a write fails and is told, instead of ending
+    // the program. A handler and not "ignore", which commands would inherit; without one it is as
+    // it was.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let words = std::env::args_os().collect();
     let line = match CommandLine::try_parse_from(shorthand::expand(words)) {
         Ok(line) => line,

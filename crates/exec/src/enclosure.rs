@@ -47,6 +47,16 @@ impl Place {
         self.guard.as_ref()
     }
 
+    /// The event that says that the walls are down.
+    fn ended(&self, reason: &str, by: EndedBy, subject: &Subject) -> NewEvent {
+        self.plane.event(
+            subject,
+            event_type::ISOLATION_ENDED,
+            Severity::Debug,
+            json!({"enclosure_id": self.id, "reason": reason, "ended_by": by}),
+        )
+    }
+
     /// Lists the ports of the place that were opened outside.
     pub(crate) fn published(&self) -> Vec<PublishedPort> {
         self.ports
@@ -431,6 +441,7 @@ pub(crate) fn run_once(
     spec: EnclosureSpec,
     requested: IsolationLevel,
     run: Run<'_>,
+    last: &mut dyn FnMut(&CommandOutcome) -> Vec<NewEvent>,
 ) -> CommandOutcome {
     let planned = Planned::new(plane, &spec, requested);
     let isolation = planned.isolation.clone();
@@ -456,8 +467,10 @@ pub(crate) fn run_once(
         }
     };
     let (mut outcome, told) = prepared.run(&standing.place, standing.backend.as_ref());
-    take_down(Some(Arc::new(standing)), "closed", &subject);
-    if let Err(problem) = plane.record_all(&subject, told, &outcome) {
+    let by = standing.end();
+    let mut after = vec![standing.place.ended("closed", by, &subject)];
+    after.extend(last(&outcome));
+    if let Err(problem) = plane.record_all(&subject, told, &outcome, after) {
         outcome.error.get_or_insert(problem);
     }
     run::forget(&control);
@@ -534,20 +547,26 @@ fn take_down(standing: Option<Arc<Standing>>, reason: &str, subject: &Subject) -
     let Some(standing) = standing else {
         return EndedBy::Itself;
     };
-    let ports = standing.place.ports.as_ref();
-    ports.inspect(|ports| ports.stop());
-    let by = standing.backend.end();
-    ports.inspect(|ports| ports.end());
-    if let Some(door) = standing.place.door() {
-        door.close();
-    }
-    standing.place.plane.record_later(
-        subject,
-        event_type::ISOLATION_ENDED,
-        Severity::Debug,
-        json!({"enclosure_id": standing.place.id, "reason": reason, "ended_by": by}),
-    );
+    let by = standing.end();
+    let place = &standing.place;
+    place
+        .plane
+        .append_later(vec![place.ended(reason, by, subject)]);
     by
+}
+
+impl Standing {
+    /// Ends everything in the place and takes the walls down.
+    fn end(&self) -> EndedBy {
+        let ports = self.place.ports.as_ref();
+        ports.inspect(|ports| ports.stop());
+        let by = self.backend.end();
+        ports.inspect(|ports| ports.end());
+        if let Some(door) = self.place.door() {
+            door.close();
+        }
+        by
+    }
 }
 
 fn isolation(spec: &EnclosureSpec, requested: IsolationLevel) -> Isolation {

@@ -285,22 +285,33 @@ impl Plane {
     /// Runs one command behind walls that are put up for it and taken down after it.
     ///
     /// As [`Plane::enclose`] and [`Enclosure::run`], with fewer steps of the journal and fewer
-    /// processes. Whatever happens is in the outcome, also that the walls could not be put up.
+    /// processes. Whatever happens is in the outcome, also that the walls could not be put up. What
+    /// `last` says of the outcome is written in one step with it.
     pub fn run_once(
         &self,
         spec: EnclosureSpec,
         requested: IsolationLevel,
         run: Run<'_>,
+        last: impl FnOnce(&CommandOutcome) -> Vec<NewEvent>,
     ) -> CommandOutcome {
-        enclosure::run_once(self, spec, requested, run)
+        let mut last = Some(last);
+        let outcome = enclosure::run_once(self, spec, requested, run, &mut |outcome| {
+            last.take().map(|last| last(outcome)).unwrap_or_default()
+        });
+        if let Some(last) = last {
+            self.append_later(last(&outcome));
+        }
+        outcome
     }
 
-    /// Writes what goes with an outcome, and the outcome, in one step.
+    /// Writes what waits, what goes with an outcome, the outcome, and what comes after it, in one
+    /// step.
     pub(crate) fn record_all(
         &self,
         subject: &Subject,
         told: Vec<Told>,
         outcome: &CommandOutcome,
+        after: Vec<NewEvent>,
     ) -> Result<(), Problem> {
         let severity = match outcome.status {
             Status::Completed | Status::Running => Severity::Info,
@@ -318,11 +329,8 @@ impl Plane {
             .map(|one| self.event(subject, one.kind, one.severity, one.data))
             .collect();
         events.push(self.event(subject, event_type::EXEC_ENDED, severity, data));
-        self.0
-            .journal
-            .append(&events)
-            .map_err(|error| error.to_problem())?;
-        Ok(())
+        events.extend(after);
+        self.append(events).map(drop)
     }
 
     pub(crate) fn event(

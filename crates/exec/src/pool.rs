@@ -141,7 +141,7 @@ impl Pool {
     ) -> CommandOutcome {
         let shared = &self.shared;
         if !can_stand_ready(&spec) {
-            return shared.plane.run_once(spec, requested, run);
+            return shared.plane.run_once(spec, requested, run, |_| Vec::new());
         }
         let key = Key {
             hash: spec.hash(),
@@ -152,7 +152,7 @@ impl Pool {
         let place = found.or_else(|| Ready::put_up(&shared.plane, &spec, &key));
         // What cannot stand says so, as it does where nothing is kept ready.
         let Some(place) = place else {
-            return shared.plane.run_once(spec, requested, run);
+            return shared.plane.run_once(spec, requested, run, |_| Vec::new());
         };
         let outcome = place.enclosure.run(run);
         let left_nothing = outcome.error.is_none()

@@ -8,8 +8,8 @@ use std::time::Duration;
 use cofferdam_sandbox::{
     ChildSignals, Directory, ExitStatus, LandlockPlan, OwnOomScore, Program, Reap, Ruleset,
     SandboxError, SeccompProgram, Spawn, Step, Sweep, Swept, Usage, build_ruleset, candidates,
-    children, living, reap_any, set_process_name, set_subreaper, signal_pid, signal_tree, spawn,
-    sweep, wait_for_no_child,
+    children, default_signals, living, reap_any, set_process_name, set_subreaper, signal_pid,
+    signal_tree, spawn, sweep, wait_for_no_child,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -50,6 +50,7 @@ struct Supervisor<'a, S> {
 /// exit code.
 pub(crate) fn serve<S: AsFd>(socket: &S, walls: &Walls, also: Option<&S>) -> i32 {
     set_process_name(c"cofferdam-super");
+    default_signals();
     // On the host nobody else ends us when the keeper is killed, and the plane would not see it.
     let keeper = if also.is_none() {
         rustix::process::getppid()
@@ -208,6 +209,7 @@ impl<S: AsFd> Supervisor<'_, S> {
         spec.controlling_terminal = request.controlling_terminal;
         spec.limits.clone_from(&request.limits);
         spec.umask = request.umask;
+        spec.keeps_signals = true;
         spec.landlock = ruleset.map(|ruleset| ruleset.fd.as_fd());
         let pid = match (request.oom_score_adjustment, &self.oom_score) {
             (Some(score), Some(own)) => own.lend(score, || spawn(&spec)),

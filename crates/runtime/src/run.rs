@@ -188,18 +188,29 @@ impl Runtime {
             control,
             timeout_clamped: !planned.clamps.is_empty(),
         };
+        let mut has_ending = false;
         // A server runs many commands of one plan, a command line one.
         let mut outcome = if front_door == FrontDoor::Protocol && agent.is_none() {
             self.pool.run(spec, requested, run)
         } else {
-            self.plane.run_once(spec, requested, run)
+            self.plane.run_once(spec, requested, run, |outcome| {
+                // What an agent's home has to say comes before.
+                has_ending = agent.is_none();
+                if has_ending {
+                    self.scribe.events(opening.ending(outcome.status))
+                } else {
+                    Vec::new()
+                }
+            })
         };
         if let Some(agent) = agent
             && let Err(problem) = agent.settle_alone(self, &subject)
         {
             outcome.error.get_or_insert(problem);
         }
-        self.scribe.record_later(opening.ending(outcome.status));
+        if !has_ending {
+            self.scribe.record_later(opening.ending(outcome.status));
+        }
         Ok(outcome)
     }
 

@@ -55,7 +55,8 @@ impl Scribe {
         self.plane.append_later(self.events(lines));
     }
 
-    fn events(&self, lines: Vec<Line>) -> Vec<NewEvent> {
+    /// Makes the events of lines, for whoever writes them.
+    pub(crate) fn events(&self, lines: Vec<Line>) -> Vec<NewEvent> {
         let ambient = self.plane.ambient();
         lines
             .into_iter()

@@ -40,6 +40,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) parent_death_signal: c_int,
     pub(crate) subreaper: bool,
     pub(crate) umask: Option<u32>,
+    pub(crate) keeps_signals: bool,
     pub(crate) failure: Option<(Step, i32)>,
 }
 
@@ -69,7 +70,9 @@ fn prepare_and_execute(plan: &mut Plan<'_>) -> Outcome<Never> {
     // SAFETY: every call gets either plain numbers or pointers into `plan`, which outlives us; each
     // is a bare system call or a libc wrapper without state.
     unsafe {
-        reset_signals();
+        if !plan.keeps_signals {
+            reset_signals();
+        }
         join_control_group(plan)?;
         if plan.new_session {
             check(Step::Session, libc::setsid().into())?;
@@ -128,11 +131,11 @@ fn prepare_and_execute(plan: &mut Plan<'_>) -> Outcome<Never> {
     }
 }
 
-unsafe fn reset_signals() {
+pub(crate) unsafe fn reset_signals() {
     // The kernel's own structure, all zero: the default action, no flags, an empty mask. Raw, since
     // libc refuses the two numbers that it keeps for itself, which may be ignored all the same.
     let default = [0u64; 5];
-    // SAFETY: the kernel reads 32 bytes of a local and changes the child's own table.
+    // SAFETY: the kernel reads 32 bytes of a local and changes the process's own table.
     unsafe {
         for signal in 1..=64 {
             libc::syscall(

@@ -70,7 +70,7 @@ pub use probe::{
 pub use seccomp::{
     Action, Condition, Filter, Program as SeccompProgram, Rule, SeccompOptions, Test, UnixSockets,
 };
-pub use spawn::{Directory, Identity, Program, Spawn, Spawned, candidates, spawn};
+pub use spawn::{Directory, Identity, Program, Spawn, Spawned, candidates, default_signals, spawn};
 pub use terminal::{Terminal, open_terminal, resize_terminal};
 pub use traces::traces;
 pub use tree::{

@@ -88,6 +88,9 @@ pub struct Spawn<'a> {
     pub subreaper: bool,
     /// The file creation mask.
     pub umask: Option<u32>,
+    /// Leaves the actions of signals as the caller has them, who has called
+    /// [`crate::default_signals`] and set none since. Saves a system call for each.
+    pub keeps_signals: bool,
     /// `cgroup.procs` of a control group to join, open for writing.
     pub control_group: Option<BorrowedFd<'a>>,
 }
@@ -113,6 +116,7 @@ impl Spawn<'_> {
             parent_death_signal: None,
             subreaper: false,
             umask: None,
+            keeps_signals: false,
             control_group: None,
         }
     }
@@ -213,6 +217,7 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
         parent_death_signal: spec.parent_death_signal.unwrap_or(0),
         subreaper: spec.subreaper,
         umask: spec.umask,
+        keeps_signals: spec.keeps_signals,
         failure: None,
     };
     let spawned = clone_and_run(&mut plan)?;
@@ -232,6 +237,14 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
             })
         }
     }
+}
+
+/// Gives every signal of this process its default action.
+///
+/// For a program of one thread that has no handlers: what it starts then needs no resetting.
+pub fn default_signals() {
+    // SAFETY: no handler of the caller's is lost, since it has none, see above.
+    unsafe { child::reset_signals() }
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {

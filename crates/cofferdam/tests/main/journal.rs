@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, collect, has_walls};
+use crate::scene::{Scene, collect, finish, has_walls};
 
 #[test]
 fn twenty_runs_at_once_leave_no_hole() {
@@ -232,4 +232,14 @@ fn a_full_disk_is_said_and_nothing_runs() {
         done.stderr
     );
     assert_eq!(scene.listing(), [""; 0]);
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_told_and_kills_nobody() {
+    let scene = Scene::new();
+    let program = env!("CARGO_BIN_EXE_cofferdam");
+    let line = format!("ulimit -f 1; exec {program} run --json -- true");
+    let done = finish(scene.program("sh".as_ref(), &["-c", &line])).expect_code(125);
+    // By code, not by a signal, which is what an unhandled SIGXFSZ does.
+    assert!(done.json()["error"]["code"].is_string());
 }

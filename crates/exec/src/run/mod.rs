@@ -312,7 +312,7 @@ pub(crate) fn run_with(
     }
     let subject = prepared.run.subject.clone();
     let (mut outcome, told, kept) = prepared.run_keeping(place, backend);
-    if let Err(problem) = plane.record_all(&subject, told, &outcome) {
+    if let Err(problem) = plane.record_all(&subject, told, &outcome, Vec::new()) {
         // The effect happened and the journal does not hold it: said, never passed over.
         outcome.error.get_or_insert(problem);
     }
@@ -349,7 +349,7 @@ pub(crate) fn never_ran_as(
 ) -> CommandOutcome {
     let mut outcome = CommandOutcome::never_ran(command_id, isolation, not.problem, 0);
     outcome.timeout_ms = not.run.command.timeout_ms;
-    if let Err(problem) = plane.record_all(&not.run.subject, Vec::new(), &outcome) {
+    if let Err(problem) = plane.record_all(&not.run.subject, Vec::new(), &outcome, Vec::new()) {
         outcome.error.get_or_insert(problem);
     }
     outcome
@@ -462,8 +462,8 @@ fn streams(io: CommandIo<'_>) -> std::io::Result<Streams<'_>> {
     };
     let (stdout, stdout_writer) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, stderr_writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    pump::set_nonblocking(&stdout)?;
-    pump::set_nonblocking(&stderr)?;
+    pump::set_nonblocking_reader(&stdout)?;
+    pump::set_nonblocking_reader(&stderr)?;
     ends.stdout = Some(stdout);
     ends.stderr = Some(stderr);
     Ok((

@@ -162,14 +162,21 @@ impl Pump<'_, '_, '_> {
             ended: None,
             drain_until: None,
         };
-        let mut buffer = vec![0; CHUNK];
+        // Made when something comes: most commands say nothing.
+        let mut buffer = Vec::new();
         loop {
             if self.is_over(&progress, &ends) {
                 break;
             }
             let ready = self.wait(&progress, command, &ends);
-            for token in ready {
-                self.handle(token, command, &mut ends, &mut progress, &mut buffer);
+            for (token, flags) in ready {
+                self.handle(
+                    (token, flags),
+                    command,
+                    &mut ends,
+                    &mut progress,
+                    &mut buffer,
+                );
             }
             self.keep_time(command, &mut progress);
         }
@@ -199,7 +206,12 @@ impl Pump<'_, '_, '_> {
     }
 
     /// Waits for something to do, and tells what it is.
-    fn wait(&self, progress: &Progress, command: &dyn RunningCommand, ends: &Ends) -> Vec<Token> {
+    fn wait(
+        &self,
+        progress: &Progress,
+        command: &dyn RunningCommand,
+        ends: &Ends,
+    ) -> Vec<(Token, PollFlags)> {
         let mut tokens = Vec::with_capacity(7);
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(7);
         let mut watch = |token, fd, flags| {
@@ -241,8 +253,8 @@ impl Pump<'_, '_, '_> {
         tokens
             .into_iter()
             .zip(&fds)
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(token, _)| token)
+            .map(|(token, fd)| (token, fd.revents()))
+            .filter(|(_, flags)| !flags.is_empty())
             .collect()
     }
 
@@ -273,18 +285,21 @@ impl Pump<'_, '_, '_> {
 
     fn handle(
         &mut self,
-        token: Token,
+        (token, flags): (Token, PollFlags),
         command: &mut dyn RunningCommand,
         ends: &mut Ends,
         progress: &mut Progress,
-        buffer: &mut [u8],
+        buffer: &mut Vec<u8>,
     ) {
         match token {
+            // Nothing is in it, and nobody holds the other end.
+            Token::Stdout if flags == PollFlags::HUP => ends.stdout = None,
+            Token::Stderr if flags == PollFlags::HUP => ends.stderr = None,
             Token::Stdout | Token::Stderr => {
-                self.take_output(token, command, ends, progress, buffer);
+                self.take_output(token, command, ends, progress, chunk(buffer));
             }
             Token::Stdin => write_pending(ends),
-            Token::Source => read_source(ends, buffer),
+            Token::Source => read_source(ends, chunk(buffer)),
             Token::Channel => self.take_end(command, ends, progress),
             Token::Control => self.take_requests(command, ends, progress),
             Token::Guard => {
@@ -484,6 +499,14 @@ fn widen(ends: &Ends) {
     }
 }
 
+/// Gives the buffer that is read into.
+fn chunk(buffer: &mut Vec<u8>) -> &mut [u8] {
+    if buffer.is_empty() {
+        buffer.resize(CHUNK, 0);
+    }
+    buffer
+}
+
 /// Writes as much of the pending input as goes without waiting.
 fn write_pending(ends: &mut Ends) {
     let Some(stdin) = &ends.stdin else { return };
@@ -528,6 +551,11 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;
     Ok(())
+}
+
+/// The same for the reading end of a pipe that was just made.
+pub(super) fn set_nonblocking_reader(fd: impl AsFd) -> io::Result<()> {
+    Ok(rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::NONBLOCK)?)
 }
 
 /// Opens the empty input.

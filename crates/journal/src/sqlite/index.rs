@@ -3,7 +3,7 @@
 //! An append writes the bodies of its events and nothing else, which touches a page or two. The
 //! index entries of the newest events are made once there are [`TAIL_EVENTS`] of them, in the
 //! transaction of the append that brings their number up to it; until then a reader looks through
-//! their bodies. How far the entries reach is told by the newest row of `event`, so there is no
+//! their bodies. How far the entries reach is told by the newest row of `entry`, so there is no
 //! second place that could say otherwise.
 
 use std::borrow::Cow;
@@ -97,7 +97,7 @@ fn not_readable(error: serde_json::Error) -> rusqlite::Error {
 /// Tells the newest position that has index entries; one less than the first when there is none.
 pub(super) fn indexed(connection: &Connection) -> Result<u64, rusqlite::Error> {
     let found = connection
-        .prepare_cached("SELECT pos FROM event ORDER BY pos DESC LIMIT 1")?
+        .prepare_cached("SELECT pos FROM entry ORDER BY pos DESC LIMIT 1")?
         .query_row([], |row| row.get::<_, i64>(0))
         .optional()?;
     match found {
@@ -193,7 +193,7 @@ impl<'a> Indexer<'a> {
         let thread = self.optional_number(columns.thread.as_ref())?;
         let task = self.optional_number(columns.task.as_ref())?;
         self.connection
-            .prepare_cached("INSERT INTO event VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+            .prepare_cached("INSERT INTO entry VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
             .execute(params![
                 pos as i64,
                 columns.time,

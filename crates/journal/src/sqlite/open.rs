@@ -24,14 +24,21 @@ use crate::signal::Signal;
 const APPLICATION_ID: i32 = 0x6366_646D;
 
 /// Each step makes the format of its number plus one; `user_version` says how many were taken.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+];
 
 /// The newest format.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Pages of the write-ahead log from which a writer moves them into the file. A start reads what is
 /// in the log, so that a long one would make every short run slow.
-const CHECKPOINT_PAGES: u32 = 512;
+const CHECKPOINT_PAGES: u32 = 128;
+
+/// The same once somebody writes many events at a time, whom each move would hold up.
+pub(super) const CHECKPOINT_PAGES_OF_MANY: u32 = 512;
 
 impl SqliteJournal {
     /// Opens the journal of a data directory, and makes it where there is none.

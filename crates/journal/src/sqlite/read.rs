@@ -206,7 +206,7 @@ impl SqliteJournal {
     ) -> Result<Option<Event>, JournalError> {
         let failed = self.failed("read");
         let pos = connection
-            .prepare_cached("SELECT pos FROM event WHERE id = ?1 ORDER BY pos LIMIT 1")
+            .prepare_cached("SELECT pos FROM entry WHERE id = ?1 ORDER BY pos LIMIT 1")
             .map_err(&failed)?
             .query_row([id.as_str()], |row| row.get::<_, i64>(0))
             .optional()
@@ -412,7 +412,7 @@ impl Search {
             (None, Some(_)) => "INDEXED BY event_kind".to_owned(),
             (None, None) => "NOT INDEXED".to_owned(),
         };
-        let mut text = format!("SELECT pos FROM event {index} WHERE pos >= ? AND pos <= ?");
+        let mut text = format!("SELECT pos FROM entry {index} WHERE pos >= ? AND pos <= ?");
         let mut values = vec![
             SqlValue::Integer(self.positions.0 as i64),
             SqlValue::Integer(self.positions.1 as i64),
@@ -453,7 +453,7 @@ fn kinds_under(
     number: i64,
 ) -> Result<Vec<i64>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT min(kind) FROM event INDEXED BY event_{column} WHERE {column} = ?1 AND kind > ?2"
+        "SELECT min(kind) FROM entry INDEXED BY event_{column} WHERE {column} = ?1 AND kind > ?2"
     ))?;
     let mut kinds = Vec::new();
     let mut last = i64::MIN;

@@ -42,7 +42,7 @@ impl SqliteJournal {
                 batch.append(&[event], &[prepared])?;
                 // What is counted in names has to be counted before it goes.
                 batch.index()?;
-                connection.execute("DELETE FROM event WHERE pos < ?1", [first_pos as i64])?;
+                connection.execute("DELETE FROM entry WHERE pos < ?1", [first_pos as i64])?;
                 connection.execute("DELETE FROM body WHERE pos < ?1", [first_pos as i64])?;
                 connection.execute(
                     "DELETE FROM span WHERE block < ?1",

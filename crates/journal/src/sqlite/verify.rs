@@ -25,14 +25,14 @@ struct Row {
     task: Option<String>,
 }
 
-const ROWS: &str = "SELECT body.pos, body.hash, body.bytes, event.time, event.id, kind.text, \
+const ROWS: &str = "SELECT body.pos, body.hash, body.bytes, entry.time, entry.id, kind.text, \
      conversation.text, agent.text, thread.text, task.text FROM body \
-     LEFT JOIN event ON event.pos = body.pos \
-     LEFT JOIN name AS kind ON kind.id = event.kind \
-     LEFT JOIN name AS conversation ON conversation.id = event.conversation \
-     LEFT JOIN name AS agent ON agent.id = event.agent \
-     LEFT JOIN name AS thread ON thread.id = event.thread \
-     LEFT JOIN name AS task ON task.id = event.task \
+     LEFT JOIN entry ON entry.pos = body.pos \
+     LEFT JOIN name AS kind ON kind.id = entry.kind \
+     LEFT JOIN name AS conversation ON conversation.id = entry.conversation \
+     LEFT JOIN name AS agent ON agent.id = entry.agent \
+     LEFT JOIN name AS thread ON thread.id = entry.thread \
+     LEFT JOIN name AS task ON task.id = entry.task \
      ORDER BY body.pos";
 
 impl SqliteJournal {
@@ -116,7 +116,7 @@ impl SqliteJournal {
 fn index_fault(connection: &Connection, end: u64) -> Option<Fault> {
     let fault = |what| Some(Fault { pos: end, what });
     let strays = connection.query_row(
-        "SELECT count(*) FROM event WHERE pos NOT IN (SELECT pos FROM body)",
+        "SELECT count(*) FROM entry WHERE pos NOT IN (SELECT pos FROM body)",
         [],
         |row| row.get::<_, i64>(0),
     );

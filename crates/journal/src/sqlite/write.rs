@@ -19,6 +19,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) version: u32,
     known: Known,
+    expects_many: bool,
 }
 
 /// What a writer remembers from one transaction to the next, as long as they succeed.
@@ -45,7 +46,21 @@ impl Writer {
             connection,
             version,
             known: Known::default(),
+            expects_many: false,
         }
+    }
+
+    /// Prepares for many events at a time.
+    fn expect_many(&mut self) -> Result<(), rusqlite::Error> {
+        if !self.expects_many {
+            self.expects_many = true;
+            self.connection.pragma_update(
+                None,
+                "wal_autocheckpoint",
+                super::open::CHECKPOINT_PAGES_OF_MANY,
+            )?;
+        }
+        Ok(())
     }
 
     /// Works within one immediate transaction, which is rolled back when the work fails.
@@ -240,10 +255,14 @@ impl SqliteJournal {
                 .try_for_each(|(bytes, digest)| self.content.put(digest, bytes))
         };
         put_contents()?;
-        let places = self
-            .writer()
+        let mut writer = self.writer();
+        if events.len() as u64 >= TAIL_EVENTS {
+            writer.expect_many().map_err(self.failed("append to"))?;
+        }
+        let places = writer
             .transaction(|batch| batch.append(events, &prepared))
             .map_err(self.failed("append to"))?;
+        drop(writer);
         self.waiting.succeeded();
         // Retention may have taken an equal body away just before this event came to name it.
         put_contents()?;

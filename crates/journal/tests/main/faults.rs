@@ -101,12 +101,12 @@ fn c106_bytes_flipped_anywhere_in_the_file_do_not_pass() {
 fn rows_that_were_taken_out_or_moved_are_named() {
     let faults = [
         (
-            "DELETE FROM body WHERE pos = 9; DELETE FROM event WHERE pos = 9",
+            "DELETE FROM body WHERE pos = 9; DELETE FROM entry WHERE pos = 9",
             9,
         ),
-        ("DELETE FROM event WHERE pos = 9", 9),
-        ("UPDATE event SET task = NULL WHERE pos = 5", 5),
-        ("UPDATE event SET time = time + 1 WHERE pos = 5", 5),
+        ("DELETE FROM entry WHERE pos = 9", 9),
+        ("UPDATE entry SET task = NULL WHERE pos = 5", 5),
+        ("UPDATE entry SET time = time + 1 WHERE pos = 5", 5),
         (
             "UPDATE name SET text = 'exec.input' WHERE text = 'exec.output'",
             1,
@@ -114,7 +114,7 @@ fn rows_that_were_taken_out_or_moved_are_named() {
         ("UPDATE body SET hash = zeroblob(32) WHERE pos = 4", 4),
         ("UPDATE body SET hash = zeroblob(32) WHERE pos = 67", 67),
         ("DELETE FROM body WHERE pos = 67", 67),
-        ("DELETE FROM event", 1),
+        ("DELETE FROM entry", 1),
     ];
     for (change, pos) in faults {
         let directory = tempfile::tempdir().expect("a directory");
@@ -191,38 +191,33 @@ fn a_newer_journal_is_read_and_not_written() {
     assert!(
         refused
             .to_string()
-            .ends_with("has format 9, this version knows up to 2")
+            .ends_with("has format 9, this version knows up to 3")
     );
     assert_eq!(journal.head().expect("a head").pos, 3);
 }
 
 #[test]
-fn a_journal_of_the_format_before_goes_on() {
+fn a_journal_of_the_first_format_goes_on_and_its_programs_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     // As many as make the index complete, as it always was then.
     fill(&open(directory.path()), 64);
-    let connection =
-        rusqlite::Connection::open(directory.path().join("data/journal.db")).expect("open");
-    let entries: i64 = connection
-        .query_row("SELECT max(pos) FROM event", [], |row| row.get(0))
-        .expect("a number");
-    assert_eq!(entries, 64);
-    connection
-        .pragma_update(None, "user_version", 1)
-        .expect("set");
-    drop(connection);
+    let old = rusqlite::Connection::open(directory.path().join("data/journal.db")).expect("open");
+    old.execute_batch("ALTER TABLE entry RENAME TO event; PRAGMA user_version = 1")
+        .expect("as it was");
+    let mut append = old
+        .prepare("INSERT INTO event VALUES (65, 0, 1, NULL, NULL, NULL, NULL, 'evt_x')")
+        .expect("a statement of an older version");
     let journal = open(directory.path());
     assert_eq!(journal.access(), Access::ReadWrite);
+    append.execute([]).expect_err("it knows another table");
     let made = task_event(&FixedAmbient::default(), "exec.output", "conv_a", "task_1");
     let place = journal.append(&[made]).expect("room")[0];
     assert_eq!((place.pos, place.seq), (65, 65));
     assert_eq!(journal.verify().expect("readable").fault, None);
-    let connection =
-        rusqlite::Connection::open(directory.path().join("data/journal.db")).expect("open");
-    let format: i64 = connection
+    let format: i64 = old
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .expect("a number");
-    assert_eq!(format, 2);
+    assert_eq!(format, 3);
 }
 
 #[test]
