@@ -14,6 +14,7 @@
 
 mod commands;
 mod files;
+mod sessions;
 mod streams;
 mod terminals;
 mod trees;
@@ -126,6 +127,7 @@ const fn check(name: &'static str, need: Need, function: CheckFunction) -> Check
 pub fn run_all(candidate: &Candidate) -> Vec<Report> {
     [
         commands::CHECKS,
+        sessions::CHECKS,
         files::CHECKS,
         streams::CHECKS,
         terminals::CHECKS,

@@ -13,12 +13,16 @@ use cofferdam_core::plan::{WorkspaceView, prepare};
 use cofferdam_core::policy::{Caches, EffectivePolicy, Layer, ProviderChoice, Sourced};
 use cofferdam_core::spec::{CommandSpec, EnclosureSpec, Network, ResourceLimits, StreamPlan};
 use cofferdam_exec::host::{GatherRequest, Surroundings, gather, resolve_workspace};
-use cofferdam_exec::{CommandIo, Control, Enclosure, Plane, PlaneOptions, Run as PlaneRun};
+use cofferdam_exec::{
+    CommandIo, Control, Enclosure, Plane, PlaneOptions, Pool, PoolOptions, Run as PlaneRun,
+    Session, SessionKind, SessionRun,
+};
 use cofferdam_journal::{DataDir, SqliteJournal, SystemAmbient};
 
 use super::{PROGRAM, Run, Subject as Measured, Yardstick, plain, told};
 
 const PLAIN: &str = "plain bwrap";
+const BASH: &str = "bash -c :";
 
 /// Everything that is measured through `cofferdam-exec`. Direct and Landlock are commands of a
 /// standing enclosure, whose keeper runs: a bare command has no walls to put up.
@@ -40,6 +44,34 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
         standing("direct", 1.4, ProviderChoice::Direct),
         standing("landlock", 1.5, ProviderChoice::Landlock),
         standing("bwrap, standing enclosure", 1.5, ProviderChoice::Bwrap),
+        Measured {
+            name: "session command, bwrap",
+            yardstick: Yardstick::Floor,
+            bar: Some(1.5),
+            run: with_plane(&|plane| session(plane, spec(ProviderChoice::Bwrap)?, false)),
+        },
+        Measured {
+            name: BASH,
+            yardstick: Yardstick::Itself,
+            bar: None,
+            run: Ok(Box::new(|| {
+                let mut shell = std::process::Command::new("/bin/bash");
+                shell.args(["-c", ":"]);
+                plain::once(shell)
+            })),
+        },
+        Measured {
+            name: "shell session command, bwrap",
+            yardstick: Yardstick::Plain(BASH),
+            bar: Some(1.5),
+            run: with_plane(&|plane| session(plane, spec(ProviderChoice::Bwrap)?, true)),
+        },
+        Measured {
+            name: "one command in a ready place, bwrap",
+            yardstick: Yardstick::Floor,
+            bar: Some(1.6),
+            run: with_plane(&|plane| ready(plane, spec(ProviderChoice::Bwrap)?)),
+        },
         Measured {
             name: PLAIN,
             yardstick: Yardstick::Itself,
@@ -82,6 +114,53 @@ fn standing(plane: &Plane, spec: EnclosureSpec) -> anyhow::Result<Run> {
     }))
 }
 
+/// Commands of a session: with a shell each is one that hands its state on.
+fn session(plane: &Plane, spec: EnclosureSpec, has_shell: bool) -> anyhow::Result<Run> {
+    let workspace = spec.workspace.clone();
+    let enclosure = plane.enclose(spec, requested(), &Subject::default())?;
+    let shell = BytePath::from("/bin/bash");
+    let kind = if has_shell {
+        SessionKind::Shell {
+            shell: shell.clone(),
+        }
+    } else {
+        SessionKind::Plain
+    };
+    let session = Session::new(enclosure, kind);
+    Ok(Box::new(move || {
+        let start = Instant::now();
+        let end = session.run(SessionRun {
+            run: planned(&workspace, &[PROGRAM]),
+            script: has_shell.then(|| ":".to_owned()),
+            shell: shell.clone(),
+            has_directory: false,
+            patience: None,
+        });
+        let time = start.elapsed();
+        completed(&end.outcome)?;
+        ensure!(
+            end.state_saved && !end.session_reset,
+            "the session was lost"
+        );
+        Ok(time)
+    }))
+}
+
+/// Single commands that find a place ready.
+fn ready(plane: &Plane, spec: EnclosureSpec) -> anyhow::Result<Run> {
+    let workspace = spec.workspace.clone();
+    let pool = Pool::new(plane.clone(), PoolOptions::default());
+    completed(&pool.run(spec.clone(), requested(), planned(&workspace, &[PROGRAM])))?;
+    Ok(Box::new(move || {
+        let spec = spec.clone();
+        let start = Instant::now();
+        let outcome = pool.run(spec, requested(), planned(&workspace, &[PROGRAM]));
+        let time = start.elapsed();
+        completed(&outcome)?;
+        Ok(time)
+    }))
+}
+
 /// The walls put up, one command, the walls taken down.
 fn cold(plane: &Plane, spec: EnclosureSpec) -> anyhow::Result<Run> {
     let plane = plane.clone();
@@ -109,7 +188,11 @@ fn prove(enclosure: &Enclosure, workspace: &BytePath) -> anyhow::Result<()> {
 }
 
 fn command(enclosure: &Enclosure, workspace: &BytePath, argv: &[&str]) -> CommandOutcome {
-    enclosure.run(PlaneRun {
+    enclosure.run(planned(workspace, argv))
+}
+
+fn planned(workspace: &BytePath, argv: &[&str]) -> PlaneRun<'static> {
+    PlaneRun {
         command: CommandSpec {
             argv: argv.iter().map(|&word| word.into()).collect(),
             cwd: workspace.clone(),
@@ -123,7 +206,7 @@ fn command(enclosure: &Enclosure, workspace: &BytePath, argv: &[&str]) -> Comman
         io: CommandIo::Capture { input: None },
         control: Control::new(),
         timeout_clamped: false,
-    })
+    }
 }
 
 fn completed(outcome: &CommandOutcome) -> anyhow::Result<()> {
