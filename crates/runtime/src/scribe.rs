@@ -41,6 +41,11 @@ pub(crate) struct Scribe {
 }
 
 impl Scribe {
+    /// Lends what masks values that are known to be secret.
+    pub(crate) const fn masker(&self) -> &Masker {
+        &self.masker
+    }
+
     pub(crate) const fn new(plane: Plane, masker: Masker) -> Self {
         Self { plane, masker }
     }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::policy::{EffectivePolicy, Layer, Sourced};
 
@@ -172,8 +173,10 @@ pub struct ProfileHome {
     pub rewritten: Vec<String>,
     /// Patterns of SQLite databases, which come back with what belongs to them.
     pub databases: Vec<String>,
-    /// JSON files of which some keys come back.
+    /// JSON and TOML files of which some keys come back.
     pub keys: Vec<KeyRule>,
+    /// Questions of the agent that are answered in the private home, and nowhere else.
+    pub answers: Vec<Answer>,
     /// Patterns of what is of no account: caches, locks, logs.
     pub ignore: Vec<String>,
     /// Patterns of files that hold credentials; nothing of their content is shown or kept.
@@ -195,7 +198,20 @@ pub struct Moved {
     pub below: String,
 }
 
-/// A JSON file of which some keys come back.
+/// A question of the agent that the private home answers, so that it is not asked: whether this very
+/// directory is trusted, for example.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// The file, one of those of which keys come back; the answer never does.
+    pub file: String,
+    /// The key, with `.` between its parts; a part `{tree}` stands for the path of the task's tree.
+    pub key: String,
+    /// The answer: a text, a number, or a truth value.
+    pub value: Value,
+}
+
+/// A JSON or TOML file of which some keys come back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRule {

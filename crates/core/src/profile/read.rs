@@ -4,7 +4,7 @@ use globset::GlobBuilder;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::{NO_PROFILE, PROFILE_SCHEMA, Profile};
+use super::{Answer, NO_PROFILE, PROFILE_SCHEMA, Profile, ProfileHome};
 use crate::error::{ErrorCode, Problem};
 use crate::hosts::HostRule;
 use crate::policy::unknown_key;
@@ -132,19 +132,38 @@ fn check_home(profile: &Profile) -> Result<(), Problem> {
     }
     for rule in &home.keys {
         relative("home.keys", &rule.file)?;
-        let end = std::path::Path::new(&rule.file).extension();
-        if end.is_some_and(|end| end.eq_ignore_ascii_case("toml")) {
-            return Err(invalid(
-                "home.keys",
-                format!("{} is TOML: keys come back of JSON files only", rule.file),
-            ));
-        }
         let all = rule.keys.iter().chain(&rule.ignore).chain(&rule.newer_by);
         for key in all {
             if key.split('.').any(str::is_empty) {
                 return Err(invalid("home.keys", format!("{key:?} is no key")));
             }
         }
+    }
+    for answer in &home.answers {
+        check_answer(home, answer)?;
+    }
+    Ok(())
+}
+
+fn check_answer(home: &ProfileHome, answer: &Answer) -> Result<(), Problem> {
+    let Answer { file, key, value } = answer;
+    let field = "home.answers";
+    let Some(rule) = home.keys.iter().find(|rule| rule.file == *file) else {
+        // Otherwise the whole of the file would be a change of the agent's.
+        return Err(invalid(field, format!("{file} is not among home.keys")));
+    };
+    let group = key
+        .rsplit_once('.')
+        .map_or("*".to_owned(), |(group, _)| format!("{group}.*"));
+    let comes_back = rule.keys.iter().any(|one| one == key || *one == group);
+    if key.split('.').any(str::is_empty) || comes_back {
+        return Err(invalid(
+            field,
+            format!("{key:?} is no key, or one that comes back"),
+        ));
+    }
+    if !(value.is_boolean() || value.is_string() || value.is_number()) {
+        return Err(invalid(field, format!("{key} has no plain value")));
     }
     Ok(())
 }
@@ -214,7 +233,9 @@ mod tests {
             "[home]\nignore = [\"a[\"]",
             "[network]\nmodel = [\"*\"]",
             "[environment]\npass = [\"AWS_*\"]",
-            "[[home.keys]]\nfile = \"a.toml\"\nkeys = [\"a\"]",
+            "[[home.answers]]\nfile = \"a.json\"\nkey = \"a\"\nvalue = true",
+            "[[home.keys]]\nfile = \"a.json\"\nkeys = [\"a\"]\n[[home.answers]]\nfile = \"a.json\"\nkey = \"a\"\nvalue = true",
+            "[[home.keys]]\nfile = \"a.json\"\nkeys = [\"a\"]\n[[home.answers]]\nfile = \"a.json\"\nkey = \"b\"\nvalue = []",
             "[[home.keys]]\nfile = \"a.json\"\nkeys = [\"a..b\"]",
         ] {
             let problem = read_profile(&format!("{GOOD}{more}\n"), "x").expect_err(more);

@@ -36,7 +36,7 @@ impl StateChangeKind {
     }
 }
 
-/// A key of a JSON file that changed.
+/// A key of a file that changed; a date of TOML is its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyChange {
@@ -87,12 +87,17 @@ pub struct StateChange {
     /// The difference as text, with what looks like a secret masked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub diff: String,
+    /// Whether values that are known to be secret are masked in the contents, which are not what the
+    /// agent wrote then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub masked: bool,
 }
 
 impl StateChange {
     /// Tells whether the owner can apply it as it is kept.
     pub fn is_applicable(&self) -> bool {
         !self.secret
+            && !(self.masked && self.keys.is_empty())
             && match self.what {
                 StateChangeKind::Special | StateChangeKind::Conflict => false,
                 StateChangeKind::Deleted => true,

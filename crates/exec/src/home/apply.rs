@@ -6,10 +6,9 @@ use std::path::Path;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::profile::{StateChange, StateChangeKind};
 use cofferdam_core::spec::{Digest, Identity};
-use serde_json::{Value, json};
 
+use super::document::{Document, Format};
 use super::files::{open_in, problem};
-use super::keys;
 use super::write::{self, Content, NewFile};
 
 /// Bytes of a file that is changed.
@@ -72,21 +71,20 @@ pub fn apply_state(request: &ApplyState<'_>) -> Result<(), Problem> {
         .map_err(failed)
     };
     if !change.keys.is_empty() {
-        let mut value = match &now {
-            None => json!({}),
-            Some(text) => serde_json::from_slice::<Value>(text).map_err(|error| {
+        let format = Format::of(change.path.as_path());
+        let mut document = match &now {
+            None => Document::empty(format),
+            Some(text) => Document::read(format, text).ok_or_else(|| {
                 Problem::new(
                     ErrorCode::Io,
-                    format!("{} is no JSON: {error}", change.host),
+                    format!("{} is no {}", change.host, format.as_str()),
                 )
             })?,
         };
         for key in &change.keys {
-            keys::set(&mut value, &key.key, key.after.clone());
+            document.set(&key.key, key.after.as_ref());
         }
-        let mut text = serde_json::to_vec_pretty(&value).unwrap_or_default();
-        text.push(b'\n');
-        return put(&text, true);
+        return put(&document.bytes(), true);
     }
     let before = change.before.as_ref().map(|content| &content.digest);
     let found = now.as_deref().map(Digest::of);

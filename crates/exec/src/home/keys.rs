@@ -1,8 +1,8 @@
-//! Single keys of JSON files: which come back, which are of no account, which are shown.
+//! Single keys of files: which come back, which are of no account, which are shown.
 
 use cofferdam_core::plan::looks_secret;
 use cofferdam_core::profile::{KeyChange, KeyRule};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Levels that are looked into.
 const DEPTH: usize = 24;
@@ -62,33 +62,6 @@ pub(super) fn group(value: &Value, rule: &KeyRule) -> Vec<Pair> {
     pairs
 }
 
-/// Sets a value at a key, and makes what leads there.
-pub(super) fn set(value: &mut Value, path: &[String], new: Option<Value>) {
-    let Some((last, leading)) = path.split_last() else {
-        return;
-    };
-    let mut at = value;
-    for part in leading {
-        if !at.is_object() {
-            *at = Value::Object(Map::new());
-        }
-        let Value::Object(fields) = at else { return };
-        at = fields.entry(part.clone()).or_insert(Value::Null);
-    }
-    if !at.is_object() {
-        *at = Value::Object(Map::new());
-    }
-    let Value::Object(fields) = at else { return };
-    match new {
-        Some(new) => {
-            fields.insert(last.clone(), new);
-        }
-        None => {
-            fields.shift_remove(last);
-        }
-    }
-}
-
 fn get<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     key.split('.').try_fold(value, |at, part| at.get(part))
 }
@@ -98,13 +71,13 @@ fn get<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
 pub(super) enum Merged {
     /// There is nothing to do.
     Same,
-    /// The real file with them.
-    New(Value),
+    /// They are to be laid into the real file.
+    New(Vec<Pair>),
     /// Somebody else changed them meanwhile, and theirs are newer or cannot be compared.
     Theirs,
 }
 
-/// Lays the keys of the layer into the real file.
+/// Finds the keys of the layer that are to be laid into the real file.
 pub(super) fn merge(rule: &KeyRule, seed: &Value, layer: &Value, real: &Value) -> Merged {
     let (old, new, now) = (group(seed, rule), group(layer, rule), group(real, rule));
     if new.is_empty() || new == old || new == now {
@@ -113,11 +86,7 @@ pub(super) fn merge(rule: &KeyRule, seed: &Value, layer: &Value, real: &Value) -
     if now != old && !is_newer(rule, layer, real) {
         return Merged::Theirs;
     }
-    let mut merged = real.clone();
-    for (path, value) in new {
-        set(&mut merged, &path, Some(value));
-    }
-    Merged::New(merged)
+    Merged::New(new)
 }
 
 fn is_newer(rule: &KeyRule, layer: &Value, real: &Value) -> bool {
@@ -228,11 +197,11 @@ mod tests {
         let layer =
             json!({"oauth": {"token": "b", "expires": 2}, "theme": "dark", "hooks": {"x": 1}});
         let real = json!({"oauth": {"token": "a", "expires": 1}, "theme": "light"});
-        let Merged::New(merged) = merge(&rule(), &seed, &layer, &real) else {
-            panic!("not merged");
-        };
-        let expected = json!({"oauth": {"token": "b", "expires": 2}, "theme": "light"});
-        assert_eq!(merged, expected);
+        let key = |name: &str| vec!["oauth".to_owned(), name.to_owned()];
+        assert_eq!(
+            merge(&rule(), &seed, &layer, &real),
+            Merged::New(vec![(key("expires"), json!(2)), (key("token"), json!("b"))])
+        );
     }
 
     #[test]
@@ -241,9 +210,10 @@ mod tests {
         let layer = json!({"oauth": {"expires": 2}});
         let real = json!({"oauth": {"expires": 3}});
         assert_eq!(merge(&rule(), &seed, &layer, &real), Merged::Theirs);
+        let key = vec!["oauth".to_owned(), "expires".to_owned()];
         assert_eq!(
             merge(&rule(), &seed, &real, &layer),
-            Merged::New(real.clone())
+            Merged::New(vec![(key, json!(3))])
         );
         assert_eq!(merge(&rule(), &seed, &seed, &real), Merged::Same);
     }

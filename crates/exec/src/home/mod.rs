@@ -6,12 +6,15 @@
 //! reported and is the owner's to apply. The layer is removed after that, and a layer whose process
 //! died is settled in the same way by the next start: its record says all that is needed.
 
+mod answers;
 mod apply;
 mod collect;
+mod document;
 mod files;
 mod keys;
 mod record;
 mod rules;
+mod secrets;
 mod seed;
 mod settle;
 mod text;
@@ -22,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
+use cofferdam_core::mask::Masker;
 use cofferdam_core::profile::{KeyChange, ProfileHome, StateChangeKind};
 use cofferdam_core::spec::Identity;
 
@@ -103,6 +107,26 @@ pub struct LayerChange {
     pub after: Option<Vec<u8>>,
     /// The difference as text, with what looks like a secret masked.
     pub diff: String,
+    /// Whether values that are known to be secret stood in the contents; they are masked there.
+    pub masked: bool,
+}
+
+impl LayerChange {
+    /// Masks values in the contents and the difference, each byte by another one.
+    pub fn mask(&mut self, masker: &Masker) {
+        for content in [&mut self.before, &mut self.after].into_iter().flatten() {
+            let (masked, times) = masker.mask_bytes(content);
+            if times > 0 {
+                *content = masked.into_owned();
+                self.masked = true;
+            }
+        }
+        let (masked, times) = masker.mask_bytes(self.diff.as_bytes());
+        if times > 0 {
+            self.diff = String::from_utf8_lossy(&masked).into_owned();
+            self.masked = true;
+        }
+    }
 }
 
 impl HomeLayer {

@@ -13,6 +13,7 @@ use cofferdam_core::profile::dashed;
 use cofferdam_core::spec::Identity;
 use rustix::fs::{FileType, Gid, Mode, Uid};
 
+use super::answers::answer;
 use super::files::{Found, open_beneath, open_directory, problem, walk};
 use super::record::{Copied, HOME, HomeRecord, SEED, Source, Stamp, hold};
 use super::rules::{DATABASE_PARTS, Rules, glob_set};
@@ -121,13 +122,11 @@ pub(super) fn seed(request: &HomeRequest<'_>) -> Result<(HomeRecord, File, Seede
         &mut record,
         &mut seeded,
     );
+    seeded.notes.extend(answer(request, &mut record)?);
     for rule in &request.rules.keys {
         let from = request.directory.join(HOME).join(&rule.file);
         let to = request.directory.join(SEED).join(&rule.file);
-        if record
-            .seeded
-            .contains_key(&BytePath::from(rule.file.as_str()))
-        {
+        if from.is_file() {
             to.parent()
                 .map_or(Ok(()), std::fs::create_dir_all)
                 .and_then(|()| std::fs::copy(&from, &to))
@@ -365,7 +364,11 @@ fn copy(
     })
 }
 
-fn make_parents(home: &Path, path: &Path, identity: Option<&Identity>) -> io::Result<()> {
+pub(super) fn make_parents(
+    home: &Path,
+    path: &Path,
+    identity: Option<&Identity>,
+) -> io::Result<()> {
     let mut here = home.to_owned();
     for part in path.parent().into_iter().flat_map(Path::components) {
         here.push(part);

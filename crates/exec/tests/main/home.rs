@@ -35,6 +35,17 @@ newer_by = "oauth.expires"
 file = ".agent.json"
 keys = ["user"]
 ignore = ["count"]
+[[home.keys]]
+file = ".agent/config.toml"
+keys = ["seen.*"]
+[[home.answers]]
+file = ".agent/config.toml"
+key = "projects.{tree}.trust_level"
+value = "trusted"
+[[home.answers]]
+file = ".agent.json"
+key = "projects.{tree}.trusted"
+value = true
 "#;
 
 struct Stand {
@@ -218,6 +229,115 @@ fn b148_sessions_and_tokens_come_back_and_hooks_do_not() {
 }
 
 #[test]
+fn keys_of_toml_come_back_and_the_owners_comments_stay() {
+    let stand = Stand::new();
+    stand.real(
+        ".agent/config.toml",
+        "# mine\nmodel = \"a\" # best\n\n[seen]\nold = 1\n",
+    );
+    let (layer, _) = stand.seed("t");
+    let inside = layer.home().join(".agent/config.toml");
+    let text = fs::read_to_string(&inside).expect("there");
+    assert!(text.contains("[projects.\"/code/app\"]\ntrust_level = \"trusted\""));
+    append(&inside, "\n[seen]\n");
+    // Whoever writes what is no TOML gets nothing of it back.
+    let report = layer.collect().expect("collected");
+    assert!(
+        report.notes[0].contains("is no TOML any more"),
+        "{report:?}"
+    );
+    assert!(!stand.read(".agent/config.toml").contains("projects"));
+    let text = text.replace("old = 1", "old = 1\nnew = 2") + "[mcp.evil]\ncommand = \"sh\"\n";
+    write(&inside, &text);
+    let report = layer.collect().expect("collected");
+    assert_eq!(came_back(&report), [".agent/config.toml"]);
+    assert_eq!(
+        stand.read(".agent/config.toml"),
+        "# mine\nmodel = \"a\" # best\n\n[seen]\nold = 1\nnew = 2\n"
+    );
+    let [change] = report.changes.as_slice() else {
+        panic!("{report:?}");
+    };
+    let keys: Vec<String> = change.keys.iter().map(|one| one.key.join(" ")).collect();
+    assert_eq!(keys, ["mcp evil command"]);
+    // Applied by the owner, it stands there, and the rest is as it was.
+    apply_state(&ApplyState {
+        change: &StateChange {
+            path: change.path.clone(),
+            host: change.host.clone(),
+            what: change.what,
+            secret: false,
+            keys: change.keys.clone(),
+            before: None,
+            after: None,
+            diff: String::new(),
+            masked: false,
+        },
+        after: None,
+        identity: None,
+    })
+    .expect("applied");
+    let text = stand.read(".agent/config.toml");
+    assert!(text.starts_with("# mine\nmodel = \"a\" # best\n"), "{text}");
+    assert!(text.ends_with("[mcp.evil]\ncommand = \"sh\"\n"), "{text}");
+}
+
+#[test]
+fn a_secret_that_is_known_from_credentials_is_kept_nowhere_else() {
+    let stand = Stand::new();
+    let credentials = "{\"oauth\": {\"accessToken\": \"tok-12345678\"}}";
+    stand.real(".agent/credentials.json", credentials);
+    stand.real(".agent/settings.json", "{}");
+    let (layer, _) = stand.seed("t");
+    let text = "{\"header\": \"Bearer tok-12345678\"}";
+    write(&layer.home().join(".agent/settings.json"), text);
+    let report = layer.collect().expect("collected");
+    let [change] = report.changes.as_slice() else {
+        panic!("{report:?}");
+    };
+    let kept = String::from_utf8_lossy(change.after.as_deref().expect("kept"));
+    assert_eq!(kept, "{\"header\": \"Bearer ************\"}");
+    assert!(change.masked && !change.diff.contains("tok-"), "{change:?}");
+}
+
+#[test]
+fn an_answer_stands_in_the_private_home_alone() {
+    let stand = Stand::new();
+    let asked = "{\"projects\": {\"/code/app\": {\"trusted\": false}, \"/x\": {}}}";
+    stand.real(".agent.json", asked);
+    stand.real(
+        ".agent/config.toml",
+        "[projects.\"/code/app\"]\ntrust_level = \"untrusted\"\n",
+    );
+    let (layer, _) = stand.seed("t");
+    let inside = |path: &str| fs::read_to_string(layer.home().join(path)).expect("there");
+    let value: serde_json::Value = serde_json::from_str(&inside(".agent.json")).expect("JSON");
+    assert_eq!(
+        value["projects"],
+        serde_json::json!({"/code/app": {"trusted": true}, "/x": {}})
+    );
+    // What the owner said already holds.
+    assert!(inside(".agent/config.toml").contains("\"untrusted\""));
+    // The agent writes its file anew, as agents do.
+    let text = inside(".agent.json").replace("\"/x\": {}", "\"/x\": {}, \"/y\": {}");
+    write(&layer.home().join(".agent.json"), &text);
+    let report = layer.collect().expect("collected");
+    assert_eq!(changes(&report), []);
+    assert_eq!(stand.read(".agent.json"), asked);
+}
+
+#[test]
+fn an_answer_makes_a_file_that_is_not_there() {
+    let stand = Stand::new();
+    let (layer, _) = stand.seed("t");
+    let text = fs::read_to_string(layer.home().join(".agent.json")).expect("made");
+    assert!(text.contains("/code/app"), "{text}");
+    let report = layer.collect().expect("collected");
+    assert_eq!((changes(&report), came_back(&report)), (vec![], vec![]));
+    assert_eq!(fs::read_dir(&stand.real).expect("there").count(), 0);
+}
+
+#[test]
 fn a_link_in_the_private_home_leads_nowhere() {
     let stand = Stand::new();
     stand.real(".agent/settings.json", "{}");
@@ -395,6 +515,7 @@ fn a_change_is_applied_by_its_owner_and_only_where_nothing_moved() {
         before: Some(kept(b"old")),
         after: Some(kept(b"new")),
         diff: String::new(),
+        masked: false,
     };
     let apply = |change: &StateChange| {
         apply_state(&ApplyState {

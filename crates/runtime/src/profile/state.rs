@@ -140,7 +140,11 @@ impl Told {
         let changes = report
             .changes
             .iter()
-            .map(|change| keep_contents(journal, change))
+            .map(|change| {
+                let mut change = change.clone();
+                change.mask(runtime.scribe.masker());
+                keep_contents(journal, &change)
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let home = json!({
             "step": "collected",
@@ -197,6 +201,7 @@ fn keep_contents(journal: &dyn Journal, change: &LayerChange) -> Result<StateCha
         before: put(&change.before)?,
         after: put(&change.after)?,
         diff: change.diff.clone(),
+        masked: change.masked,
     })
 }
 
