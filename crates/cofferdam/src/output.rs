@@ -75,21 +75,15 @@ impl Output {
     #[expect(clippy::unused_self, reason = "one door for all that is printed")]
     pub(crate) fn note(self, text: &str) {
         let mut stream = anstream::stderr().lock();
+        let end = line_end();
         for line in text.lines() {
-            let _ = writeln!(stream, "{}", render::note(line));
+            let _ = write!(stream, "{}{end}", render::note(line));
         }
     }
 
-    /// Says that a port was opened, while a command runs that may have made the terminal its own.
-    #[expect(clippy::unused_self, reason = "one door for all that is printed")]
+    /// Says that a port was opened.
     pub(crate) fn published(self, port: &PublishedPort) {
-        let mut stream = anstream::stderr().lock();
-        let end = if io::stderr().is_terminal() {
-            "\r\n"
-        } else {
-            "\n"
-        };
-        let _ = write!(stream, "{}{end}", render::note(&render::published(port)));
+        self.note(&render::published(port));
     }
 
     /// Says what failed on standard error.
@@ -111,6 +105,16 @@ impl Output {
             whole.insert("error".to_owned(), json!(problem));
             let _ = object(&whole);
         }
+    }
+}
+
+/// Gives the end of a line beside the result: a command that runs may have made the terminal its own,
+/// and a raw one does not go back to the beginning by itself.
+fn line_end() -> &'static str {
+    if io::stderr().is_terminal() {
+        "\r\n"
+    } else {
+        "\n"
     }
 }
 

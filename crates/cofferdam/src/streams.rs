@@ -2,6 +2,7 @@
 
 mod caller;
 mod pass;
+mod screen;
 mod signals;
 mod terminal;
 

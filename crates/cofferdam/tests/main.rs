@@ -6,6 +6,8 @@ mod agents;
 mod codes;
 #[path = "main/doctor.rs"]
 mod doctor;
+#[path = "main/fullscreen.rs"]
+mod fullscreen;
 #[path = "main/input.rs"]
 mod input;
 #[path = "main/journal.rs"]

@@ -512,7 +512,8 @@ fn raise(about: &About<'_>, spec: &EnclosureSpec, occupancy: Occupancy) -> Resul
         return Err(problem);
     }
     let ports = match backend.network() {
-        Some(network) if !spec.ports.is_empty() => Some(Ports::open(
+        // Where the keeper itself becomes the supervisor of a single command, nobody is left to ask.
+        Some(network) if occupancy == Occupancy::Many => Some(Ports::open(
             plane,
             about.subject,
             about.id,

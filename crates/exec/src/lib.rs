@@ -34,6 +34,7 @@ mod session;
 mod settle;
 mod spawner;
 pub mod terminal;
+mod terminal_guard;
 mod tool;
 pub mod workspace;
 
@@ -52,3 +53,4 @@ pub use provider::memory::{Script, ScriptedCommand};
 pub use run::{CommandIo, LentTerminal, Run};
 pub use session::{Job, Session, SessionEnd, SessionKind, SessionLog, SessionRun};
 pub use settle::Settled;
+pub use terminal_guard::TerminalGuard;

@@ -14,6 +14,9 @@
 //!
 //! A channel that closes means: end everything below, then leave.
 //!
+//! The same program guards a caller's terminal while that is raw ([`guard_terminal`]): on the host,
+//! by itself, with nothing below it.
+//!
 //! The library holds the protocol, blocking clients for the plane, and the program itself
 //! ([`run`]), whose `main` is a few lines.
 //!
@@ -27,6 +30,7 @@ mod files;
 mod protocol;
 mod serve;
 mod supervisor;
+mod terminal;
 
 pub use channel::{ChannelError, INLINE_BYTES, receive, send};
 pub use client::{ClientError, KeeperClient, OpenedTerminal, SupervisorClient};
@@ -36,3 +40,4 @@ pub use protocol::{
     SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,
 };
 pub use serve::run;
+pub use terminal::{TERMINAL_DONE, TERMINAL_MESSAGE, TERMINAL_UNDO, guard_terminal};

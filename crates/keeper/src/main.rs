@@ -1,12 +1,16 @@
 //! The program inside an enclosure; started by the plane with its channel as descriptor 3, or the
-//! one that its first argument names.
+//! one that its first argument names. With a second argument it guards a terminal instead.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let number = std::env::args()
-        .nth(1)
+    let mut arguments = std::env::args().skip(1);
+    let number = arguments
+        .next()
         .and_then(|text| text.parse().ok())
         .unwrap_or(3);
-    cofferdam_keeper::run(number)
+    match arguments.next().as_deref() {
+        Some("terminal") => cofferdam_keeper::guard_terminal(number),
+        _ => cofferdam_keeper::run(number),
+    }
 }

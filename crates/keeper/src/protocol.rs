@@ -36,6 +36,9 @@ pub struct Hello {
 pub struct Setup {
     /// Mounts, in order; they need CAP_SYS_ADMIN in the keeper's namespace.
     pub mounts: Vec<SetupMount>,
+    /// Addresses on which the keeper is to listen while it still may: ports below 1024. Each is handed
+    /// out when it is asked for by `Listen`; what cannot be had then is not there.
+    pub listeners: Vec<SocketAddr>,
     /// Whether every capability is given up afterwards.
     pub drop_capabilities: bool,
     /// What Landlock allows each command; paths as seen inside.

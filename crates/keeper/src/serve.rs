@@ -42,6 +42,7 @@ pub fn run(channel: RawFd) -> ExitCode {
         socket,
         walls: Walls::default(),
         known: BTreeSet::new(),
+        listeners: Vec::new(),
         ready: false,
     };
     if let Some(only) = keeper.serve(&signals) {
@@ -66,6 +67,8 @@ struct Keeper {
     walls: Walls,
     /// Supervisors and file workers.
     known: BTreeSet<i32>,
+    /// Listeners that were made before capabilities were given up, until somebody asks for them.
+    listeners: Vec<(SocketAddr, OwnedFd)>,
     ready: bool,
 }
 
@@ -189,7 +192,11 @@ impl Keeper {
                 ))
             }
             KeeperRequest::Listen { address } => {
-                let (address, socket) = listen(address)?;
+                let prepared = self.listeners.iter().position(|(at, _)| *at == address);
+                let (address, socket) = match prepared {
+                    Some(index) => self.listeners.swap_remove(index),
+                    None => listen(address)?,
+                };
                 Ok((KeeperReply::Listening { address }, vec![socket]))
             }
             KeeperRequest::OpenSocket { ipv6 } => {
@@ -231,6 +238,7 @@ impl Keeper {
                 Errno::PROTO.raw_os_error(),
             ));
         }
+        self.listeners = prepare_listeners(&hello.setup.listeners);
         self.walls = set_up(&hello.setup)?;
         self.ready = true;
         let supervisors = given
@@ -317,6 +325,12 @@ fn set_up(setup: &Setup) -> Result<Walls, SandboxError> {
         ruleset,
         seccomp,
     })
+}
+
+/// Makes listeners while that is allowed. One that fails is tried again when it is asked for, which
+/// tells why.
+fn prepare_listeners(wanted: &[SocketAddr]) -> Vec<(SocketAddr, OwnedFd)> {
+    wanted.iter().filter_map(|at| listen(*at).ok()).collect()
 }
 
 fn tcp_socket(family: AddressFamily) -> Result<OwnedFd, SandboxError> {

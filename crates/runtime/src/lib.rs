@@ -41,9 +41,9 @@ pub use options::RuntimeOptions;
 pub use profile::{AppliedState, ProfileEntry, ProfileOrigin, Profiles};
 pub use project::{Projected, project};
 pub use review::{
-    HostVerdict, ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand, ReviewedCommit,
-    ReviewedDenial, ReviewedFile, ReviewedHost, ReviewedName, ReviewedStateChange, RunningCommand,
-    RunningTask, RunningThings, StopEnd, TaskReview, TaskStopped,
+    CommandStopped, HostVerdict, ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand,
+    ReviewedCommit, ReviewedDenial, ReviewedFile, ReviewedHost, ReviewedName, ReviewedStateChange,
+    RunningCommand, RunningTask, RunningThings, StopEnd, TaskReview, TaskStopped,
 };
 pub use run::{FrontDoor, RunRequest};
 pub use runtime::Runtime;

@@ -11,9 +11,10 @@ use cofferdam_core::operation::{Input, RunCommand};
 use cofferdam_core::outcome::{CommandOutcome, Status};
 use cofferdam_core::plan::{self, CommandOptions, PlannedCommand, WorkspaceView};
 use cofferdam_core::policy::{EffectivePolicy, PolicyDocument};
+use cofferdam_core::ports::PORT_BASE_VARIABLE;
 use cofferdam_core::profile::Profile;
-use cofferdam_core::spec::{EnclosureSpec, Network, StreamPlan};
-use cofferdam_exec::{CommandIo, Control, Run};
+use cofferdam_core::spec::{EnclosureSpec, Network, StreamPlan, Variable};
+use cofferdam_exec::{CommandIo, Control, PortBase, Run};
 use serde_json::json;
 
 use crate::decide::{Decision, command_rules, decide};
@@ -138,6 +139,7 @@ impl Runtime {
         let decision = decide(&resolved.policy).map_err(refused)?;
         let io = with_input(io, &mut command.stdin);
         command.cwd.get_or_insert_with(|| resolved.cwd.clone());
+        let _ports = own_ports(&resolved, &mut command);
         let agent = match profile {
             Some(profile) => Some(
                 self.begin_agent(profile, &resolved, &mut command, &io)
@@ -340,6 +342,23 @@ pub(crate) fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
     if let Some(access) = command.write_access {
         layer.workspace = Some(layer.workspace.map_or(access, |own| own.min(access)));
     }
+}
+
+/// Gives a command whose ports are opened outside some that nobody else has there, as tasks have; they
+/// are its own as long as what is given here lives.
+fn own_ports(resolved: &Resolved, command: &mut RunCommand) -> Option<PortBase> {
+    let is_said = |one: &Variable| one.name.as_bytes() == PORT_BASE_VARIABLE.as_bytes();
+    let is_set =
+        command.env.iter().any(is_said) || resolved.policy.env.set.contains_key(PORT_BASE_VARIABLE);
+    if resolved.policy.publish.is_empty() || is_set {
+        return None;
+    }
+    let base = PortBase::take(&resolved.facts.workspace.root.to_text())?;
+    command.env.push(Variable {
+        name: PORT_BASE_VARIABLE.into(),
+        value: base.first().to_string().into(),
+    });
+    Some(base)
 }
 
 /// Takes the request's own input where the front door gives none.

@@ -1,7 +1,7 @@
 //! The runtime itself: what every operation has in common.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
@@ -34,6 +34,17 @@ pub struct Runtime {
     /// What is worth a word about agents that ran as single commands.
     notes: Mutex<Vec<String>>,
     pub(crate) terminals: crate::terminal::Registry,
+    /// Who is told of them at once.
+    on_note: OnceLock<NoteHook>,
+}
+
+/// Is told what is worth a word.
+struct NoteHook(Box<dyn Fn(&str) + Send + Sync>);
+
+impl std::fmt::Debug for NoteHook {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("NoteHook")
+    }
 }
 
 fn with_data_dir(surroundings: &Surroundings, path: PathBuf) -> Surroundings {
@@ -105,17 +116,28 @@ impl Runtime {
             host,
             notes: Mutex::default(),
             terminals: crate::terminal::Registry::default(),
+            on_note: OnceLock::new(),
         })
     }
 
-    /// Takes what is worth a word about agents that ran as single commands: what is switched off,
-    /// which credentials they could read, what they changed of their own state.
+    /// Says who is told at once what is worth a word about agents that run as single commands: what
+    /// is switched off and which credentials they can read before they begin, what they changed of
+    /// their own state after they ended. Only the first who asks is told.
+    pub fn on_note(&self, hook: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.on_note.set(NoteHook(Box::new(hook)));
+    }
+
+    /// Takes those words where nobody is told at once.
     pub fn take_notes(&self) -> Vec<String> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut notes)
     }
 
     pub(crate) fn note(&self, more: &[String]) {
+        if let Some(NoteHook(tell)) = self.on_note.get() {
+            more.iter().for_each(|one| tell(one));
+            return;
+        }
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.extend_from_slice(more);
     }
@@ -187,7 +209,7 @@ impl Runtime {
     }
 
     /// Tells for each value of the policy which layer gave it, and the launch that results; nothing
-    /// is started.
+    /// is started. Without a profile it also tells what `--allow @dev` would add.
     ///
     /// # Errors
     ///
@@ -197,7 +219,47 @@ impl Runtime {
         policy: &PolicyRequest,
         command: Option<&RunCommand>,
     ) -> Result<Explanation, Problem> {
-        let resolved = self.look(policy, Network::None, None)?;
+        let has_profile = self.profile_of(policy)?.is_some();
+        let resolved = if has_profile {
+            self.look_for_task(policy, None)?
+        } else {
+            self.look(policy, Network::None, None)?
+        };
+        let explanation = self.explain_in(&resolved, command)?;
+        if has_profile {
+            return Ok(explanation);
+        }
+        // What the owner may not have is not offered either.
+        let mut wider = policy.clone();
+        wider.owner.network = Some(Network::Restricted);
+        let hosts = wider.owner.network_allow.get_or_insert_default();
+        hosts.push("@dev".to_owned());
+        match self.look(&wider, Network::Restricted, None) {
+            Ok(wider) => Ok(explanation.with_dev(&wider.facts.network.dev)),
+            Err(_) => Ok(explanation),
+        }
+    }
+
+    /// Tells the same of a task's command: hosts of `@dev` are allowed by default there, and are
+    /// listed with where each was found.
+    ///
+    /// # Errors
+    ///
+    /// Whatever would refuse the command.
+    pub fn explain_task(
+        &self,
+        policy: &PolicyRequest,
+        command: Option<&RunCommand>,
+    ) -> Result<Explanation, Problem> {
+        let resolved = self.look_for_task(policy, None)?;
+        self.explain_in(&resolved, command)
+    }
+
+    fn explain_in(
+        &self,
+        resolved: &Resolved,
+        command: Option<&RunCommand>,
+    ) -> Result<Explanation, Problem> {
         let view = WorkspaceView::live(&resolved.facts.workspace);
         let enclosure = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?;
         let nothing = RunCommand::argv(["true"]);

@@ -1,9 +1,11 @@
 //! bubblewrap: its arguments from a plan, and its start with the keeper inside.
 
 use std::ffi::CString;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use cofferdam_core::bytes::BytePath;
+use cofferdam_core::ports::ReachAddress;
 use cofferdam_core::spec::{
     self, EnclosureSpec, LandlockSpec, Mount, Network, SeccompSpec, SocketFamilies,
 };
@@ -37,6 +39,15 @@ pub const OVERLAY_CAPABILITIES: [&str; 6] = [
     "CAP_SETPCAP",
 ];
 
+/// The first port on which everybody may listen.
+const FIRST_FREE_PORT: u16 = 1024;
+
+/// Lists the addresses of what is reached at which only the privileged may listen.
+pub fn low_listeners(spec: &EnclosureSpec) -> Vec<SocketAddr> {
+    let all = spec.ports.reach.iter().flat_map(ReachAddress::sockets);
+    all.filter(|at| at.port() < FIRST_FREE_PORT).collect()
+}
+
 /// Holds what bubblewrap is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BwrapArguments {
@@ -59,6 +70,11 @@ pub fn bwrap_arguments(spec: &EnclosureSpec) -> BwrapArguments {
         made.flag(&["--share-net"]);
     }
     made.flag(&["--die-with-parent", "--as-pid-1", "--cap-drop", "ALL"]);
+    let low_ports = !low_listeners(spec).is_empty();
+    if low_ports {
+        // Only until the keeper listens there, before it serves.
+        made.flag(&["--cap-add", "CAP_NET_BIND_SERVICE"]);
+    }
     if !spec.caches.is_empty() {
         // Only until the keeper has mounted the layers; it gives these up before it serves. The
         // kernel keeps them for its own work on the layers, which is done in the name of whoever
@@ -66,6 +82,9 @@ pub fn bwrap_arguments(spec: &EnclosureSpec) -> BwrapArguments {
         for capability in OVERLAY_CAPABILITIES {
             made.flag(&["--cap-add", capability]);
         }
+    } else if low_ports {
+        // To empty the bounding set afterwards.
+        made.flag(&["--cap-add", "CAP_SETPCAP"]);
     } else if !spec.seccomp.nested_sandbox {
         made.flag(&["--disable-userns"]);
     }

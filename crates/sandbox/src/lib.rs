@@ -45,7 +45,7 @@ pub use beneath::{Create, Entry, FileKind, Metadata, OpenHow, Root, Temporary};
 #[cfg(feature = "plan")]
 pub use bwrap::{
     BwrapArguments, BwrapStart, OVERLAY_CAPABILITIES, bwrap_arguments, landlock_plan,
-    seccomp_options, setup_mounts, start_bwrap,
+    low_listeners, seccomp_options, setup_mounts, start_bwrap,
 };
 pub use capabilities::{
     drop_all_capabilities, set_dumpable, set_no_new_privileges, set_process_name, set_subreaper,

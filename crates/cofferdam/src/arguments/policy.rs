@@ -152,6 +152,9 @@ Example:
 pub(crate) struct ExplainArguments {
     #[command(flatten)]
     pub(crate) walls: WallArguments,
+    /// Show what holds in a task, where @dev is allowed by default
+    #[arg(long)]
+    pub(crate) task: bool,
     /// The command whose plan is shown
     #[arg(trailing_var_arg = true, value_name = "CMD", help_heading = "Command")]
     pub(crate) command: Vec<OsString>,

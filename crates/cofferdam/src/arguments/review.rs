@@ -88,7 +88,7 @@ pub(crate) struct StopArguments {
     /// Numbers of tasks, their ids, or the beginnings of them
     #[arg(value_name = "TASK", required_unless_present = "all")]
     pub(crate) tasks: Vec<String>,
-    /// Stop every task that runs
+    /// Stop every task that runs, and every command of `cofferdam run`
     #[arg(long, conflicts_with = "tasks")]
     pub(crate) all: bool,
     /// Seconds to wait for the end

@@ -335,6 +335,7 @@ fn policy_explain_shows_examples() {
           --publish <auto|[OUTSIDE:]PORT>  Port of the inside that is opened on 127.0.0.1 here, or every
                                            one; may be given several times
           --policy <FILE>                  Policy file in place of the user's own
+          --task                           Show what holds in a task, where @dev is allowed by default
 
     Command:
       [CMD]...  The command whose plan is shown

@@ -24,7 +24,12 @@ pub(crate) fn explain(context: &Context, arguments: &ExplainArguments) -> Ending
         let limits = TimeArguments::default();
         Some(launch::command(context, &arguments.walls, limits, words)?)
     };
-    let explanation = context.runtime()?.explain(&policy, command.as_ref())?;
+    let runtime = context.runtime()?;
+    let explanation = if arguments.task {
+        runtime.explain_task(&policy, command.as_ref())?
+    } else {
+        runtime.explain(&policy, command.as_ref())?
+    };
     context.output.result(&explanation, |explanation| {
         render::explain::explanation(explanation, command.is_some())
     })?;

@@ -21,13 +21,22 @@ pub(crate) fn ps(context: &Context) -> Ending {
 /// Carries out `stop`.
 pub(crate) fn stop(context: &Context, arguments: &StopArguments) -> Ending {
     let runtime = context.task_runtime()?;
-    let stopped = runtime.stop(&arguments.tasks, Duration::from_secs(arguments.wait))?;
+    let patience = Duration::from_secs(arguments.wait);
+    let tasks = runtime.stop(&arguments.tasks, patience)?;
+    let commands = if arguments.all {
+        runtime.stop_commands(patience)?
+    } else {
+        Vec::new()
+    };
+    let value = json!({"tasks": tasks, "commands": commands});
     context
         .output
-        .result(&json!({"tasks": stopped}), |_| render::stopped(&stopped))?;
+        .result(&value, |_| render::stopped(&tasks, &commands))?;
     let mut code = exit::SUCCESS;
-    for one in &stopped {
-        if let (StopEnd::StillRunning | StopEnd::Refused, Some(problem)) = (one.end, &one.problem) {
+    let ends = tasks.iter().map(|one| (one.end, &one.problem));
+    let of_commands = commands.iter().map(|one| (one.end, &one.problem));
+    for end in ends.chain(of_commands) {
+        if let (StopEnd::StillRunning | StopEnd::Refused, Some(problem)) = end {
             context.output.explain(problem);
             code = problem_exit_code(problem);
         }

@@ -25,12 +25,14 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
     let command = launch::command(context, &arguments.walls, arguments.limits, words)?;
     let words = command.command.summary();
     let runtime = context.runtime()?;
+    let output = context.output;
+    runtime.on_note(move |line| output.note(line));
     let control = Control::new();
     if arguments.walls.ask {
         crate::ask::on_terminal(context, &runtime, &control)?;
     }
     let kept = Kept::begin(&runtime, &policy, arguments.snapshot, &words)?;
-    let mut caller = Caller::begin(wish, control.clone(), command.timeout)?;
+    let mut caller = Caller::begin(wish, control.clone(), command.timeout, runtime.plane())?;
     let outcome = runtime.run_command(RunRequest {
         policy: policy.clone(),
         command,
@@ -38,10 +40,7 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
         io: caller.io()?,
         control,
     });
-    let asked = caller.end();
-    for line in runtime.take_notes() {
-        context.output.note(&line);
-    }
+    let asked = caller.end(Some(outcome.status));
     if let Some(said) = kept.and_then(|kept| kept.end(&runtime, &policy, &outcome)) {
         context.output.note(&said);
     }

@@ -117,14 +117,14 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
         verify_timeout: arguments.verify_timeout,
     };
     if let Some(count) = arguments.fork {
-        return super::task_fork::run(context, count, &policy, &request);
+        return super::task_fork::run(context, count, &policy, &request, arguments.walls.ask);
     }
     let runtime = context.task_runtime()?;
     let control = Control::new();
     if arguments.walls.ask {
         crate::ask::on_terminal(context, &runtime, &control)?;
     }
-    let mut caller = Caller::begin(wish, control.clone(), request.timeout)?;
+    let mut caller = Caller::begin(wish, control.clone(), request.timeout, runtime.plane())?;
     let output = context.output;
     let quiet = output.is_json();
     let mut progress = |step| {
@@ -140,7 +140,7 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
         progress: &mut progress,
         control,
     });
-    let asked = caller.end();
+    let asked = caller.end(result.as_ref().ok().map(|result| result.status));
     let result = result?;
     if let Some(problem) = &result.error {
         context.output.explain(problem);

@@ -38,6 +38,7 @@ pub(crate) fn run(
     count: usize,
     policy: &PolicyRequest,
     request: &TaskRequest,
+    ask: bool,
 ) -> Ending {
     if !(1..=MOST).contains(&count) {
         return Err(Problem::new(
@@ -52,6 +53,10 @@ pub(crate) fn run(
         .clone()
         .unwrap_or_else(|| worker_name(&request.goal));
     let runtime = context.task_runtime()?;
+    if ask {
+        // None of them has the terminal as its input, so there is nothing to hold back.
+        crate::ask::on_terminal(context, &runtime, &Control::new())?;
+    }
     let ones: Vec<One> = (0..count)
         .map(|_| One {
             control: Control::new(),

@@ -53,6 +53,14 @@ pub(crate) fn explanation(explanation: &Explanation, with_command: bool) -> Stri
             let _ = writeln!(text, "{}  {}", paint(CAUTION, &gap.what), gap.why);
         }
     }
+    if !explanation.dev.is_empty() {
+        text.push_str(&section("What --allow @dev would add"));
+        let mut table = Table::new(&["HOST", "FOUND"]);
+        for host in &explanation.dev {
+            table.row([host.rule.clone(), paint(FAINT, &host.origin)]);
+        }
+        text.push_str(&table.render());
+    }
     text.push_str(&place(enclosure));
     if with_command {
         text.push_str(&command(&explanation.launch.command));

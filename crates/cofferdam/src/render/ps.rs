@@ -1,6 +1,6 @@
 //! What runs, and what became of what was to be stopped.
 
-use cofferdam_runtime::{RunningCommand, RunningThings, StopEnd, TaskStopped};
+use cofferdam_runtime::{CommandStopped, RunningCommand, RunningThings, StopEnd, TaskStopped};
 
 use super::table::Table;
 use super::task::next;
@@ -86,19 +86,27 @@ fn last_output(command: &RunningCommand) -> String {
         .map_or_else(String::new, |age| format!("{} ago", duration(age)))
 }
 
-/// Renders what became of tasks that were to be stopped.
-pub(crate) fn stopped(tasks: &[TaskStopped]) -> String {
-    if tasks.is_empty() {
-        return "no task runs\n".to_owned();
+fn end_word(end: StopEnd) -> String {
+    match end {
+        StopEnd::Stopped => paint(GOOD, "stopped"),
+        StopEnd::NotRunning => paint(FAINT, "had ended already:"),
+        StopEnd::StillRunning => paint(CAUTION, "still running:"),
+        StopEnd::Refused => paint(BAD, "not stopped:"),
+    }
+}
+
+/// Renders what became of tasks and commands that were to be stopped.
+pub(crate) fn stopped(tasks: &[TaskStopped], commands: &[CommandStopped]) -> String {
+    if tasks.is_empty() && commands.is_empty() {
+        return "nothing runs\n".to_owned();
     }
     let mut text = String::new();
+    for one in commands {
+        let (word, command) = (end_word(one.end), one_line(&one.command, 60));
+        text.push_str(&format!("{word} {command} (process {})\n", one.pid));
+    }
     for task in tasks {
-        let word = match task.end {
-            StopEnd::Stopped => paint(GOOD, "stopped"),
-            StopEnd::NotRunning => paint(FAINT, "had ended already:"),
-            StopEnd::StillRunning => paint(CAUTION, "still running:"),
-            StopEnd::Refused => paint(BAD, "not stopped:"),
-        };
+        let word = end_word(task.end);
         let kept = match &task.branch {
             Some(branch) => format!("its work is on branch {}", paint(PLACE, branch)),
             None if matches!(task.end, StopEnd::Stopped | StopEnd::NotRunning) => {
@@ -182,12 +190,22 @@ mod tests {
             problem: None,
             next: vec!["cofferdam review 4".to_owned()],
         };
-        let said = plain(&stopped(&[
-            of(StopEnd::Stopped, Some("cofferdam/4/fix")),
-            of(StopEnd::NotRunning, None),
-            of(StopEnd::StillRunning, None),
-        ]));
+        let said = plain(&stopped(
+            &[
+                of(StopEnd::Stopped, Some("cofferdam/4/fix")),
+                of(StopEnd::NotRunning, None),
+                of(StopEnd::StillRunning, None),
+            ],
+            &[CommandStopped {
+                command_id: "cmd_1".to_owned(),
+                command: "sleep 300".to_owned(),
+                pid: 7,
+                end: StopEnd::Stopped,
+                problem: None,
+            }],
+        ));
         insta::assert_snapshot!(said, @r"
+        stopped sleep 300 (process 7)
         stopped task 4 (failed) its work is on branch cofferdam/4/fix
         had ended already: task 4 (failed) it left no work to bring in
         still running: task 4 (failed)

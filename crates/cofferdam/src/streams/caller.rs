@@ -9,7 +9,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_core::outcome::Status;
-use cofferdam_exec::{CommandIo, Control};
+use cofferdam_exec::{CommandIo, Control, Plane};
 
 use super::pass::{Discard, Pass, has_input};
 use super::signals::Watch;
@@ -61,11 +61,12 @@ impl Caller {
         wish: Wish,
         control: Control,
         timeout: Option<f64>,
+        plane: &Plane,
     ) -> Result<Self, Problem> {
         let terminal = match wish {
-            Wish::Terminal(suspend) => {
-                Some(Arc::new(CallerTerminal::new(suspend).map_err(no_terminal)?))
-            }
+            Wish::Terminal(suspend) => Some(Arc::new(
+                CallerTerminal::new(suspend, plane).map_err(no_terminal)?,
+            )),
             Wish::Pass | Wish::Collect => None,
         };
         let watch = Watch::start(control, terminal.clone()).map_err(|error| {
@@ -73,7 +74,7 @@ impl Caller {
         })?;
         let limit = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok(Self {
-            pass: Pass::new(watch.urgency(), limit),
+            pass: Pass::new(watch.urgency(), limit, terminal.clone()),
             watch: Some(watch),
             terminal,
             discard: Discard,
@@ -101,10 +102,15 @@ impl Caller {
         })
     }
 
-    /// Gives the terminal and the signals back; tells which signal asked for the end.
-    pub(crate) fn end(&mut self) -> Option<u8> {
+    /// Gives the terminal and the signals back; tells which signal asked for the end. `status` is how
+    /// the command ended, where it began at all.
+    pub(crate) fn end(&mut self, status: Option<Status>) -> Option<u8> {
         if let Some(terminal) = &self.terminal {
             terminal.finish();
+            // What a command that ended by itself leaves is its own affair.
+            if !matches!(status, Some(Status::Completed | Status::Failed)) {
+                terminal.undo_screen();
+            }
         }
         self.watch.take().and_then(|watch| watch.urgency().first())
     }

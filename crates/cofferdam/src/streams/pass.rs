@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_exec::{OutputSink, Stream};
@@ -10,6 +11,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::signals::Urgency;
+use super::terminal::CallerTerminal;
 
 /// Bytes that a pipe takes without blocking once `poll` calls it writable (PIPE_BUF).
 const UNBLOCKED_BYTES: usize = 4096;
@@ -31,12 +33,19 @@ pub(crate) struct Pass {
     /// Counted from the first output, so that it is never before the command's own limit.
     deadline: Option<Instant>,
     waits: [bool; 2],
+    terminal: Option<Arc<CallerTerminal>>,
 }
 
 impl Pass {
-    /// Passes to standard output and error; `limit` is the command's time limit.
-    pub(crate) fn new(urgency: Urgency, limit: Option<Duration>) -> Self {
+    /// Passes to standard output and error; `limit` is the command's time limit, `terminal` that of
+    /// the caller where the command has one of its own.
+    pub(crate) fn new(
+        urgency: Urgency,
+        limit: Option<Duration>,
+        terminal: Option<Arc<CallerTerminal>>,
+    ) -> Self {
         Self {
+            terminal,
             urgency,
             limit,
             deadline: None,
@@ -72,6 +81,9 @@ impl OutputSink for Pass {
             Stream::Stdout => (rustix::stdio::stdout(), self.waits[0]),
             Stream::Stderr => (rustix::stdio::stderr(), self.waits[1]),
         };
+        if let Some(terminal) = &self.terminal {
+            terminal.watch(bytes);
+        }
         if let (None, Some(limit)) = (self.deadline, self.limit) {
             self.deadline = Instant::now().checked_add(limit);
         }

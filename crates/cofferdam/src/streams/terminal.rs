@@ -4,11 +4,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-use cofferdam_exec::TerminalSize;
+use cofferdam_exec::{Plane, TerminalGuard, TerminalSize};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp, tcgetwinsize,
     tcsetattr,
 };
+
+use super::screen::Screen;
 
 /// The value that switches a special character off.
 const DISABLED: u8 = 0;
@@ -29,6 +31,9 @@ pub(crate) struct CallerTerminal {
     original: Termios,
     suspend: Suspend,
     state: Mutex<State>,
+    screen: Mutex<Screen>,
+    /// Gives it back where this program is killed.
+    guard: Option<TerminalGuard>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +45,9 @@ enum State {
 }
 
 impl CallerTerminal {
-    /// Takes standard input's terminal, and leaves it as it is for now.
-    pub(crate) fn new(suspend: Suspend) -> io::Result<Self> {
+    /// Takes standard input's terminal, and leaves it as it is for now. Nobody guards it where no
+    /// guard can be started.
+    pub(crate) fn new(suspend: Suspend, plane: &Plane) -> io::Result<Self> {
         let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let original = tcgetattr(&fd)?;
         Ok(Self {
@@ -49,6 +55,8 @@ impl CallerTerminal {
             original,
             suspend,
             state: Mutex::new(State::Restored),
+            screen: Mutex::default(),
+            guard: plane.guard_terminal(rustix::stdio::stdin()).ok(),
         })
     }
 
@@ -107,6 +115,26 @@ impl CallerTerminal {
     /// Gives the terminal back for good.
     pub(crate) fn finish(&self) {
         self.give_back(State::Finished);
+    }
+
+    /// Looks at what goes to the screen.
+    pub(crate) fn watch(&self, bytes: &[u8]) {
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        if screen.watch(bytes)
+            && let Some(guard) = &self.guard
+        {
+            guard.undo_with(&screen.undo());
+        }
+    }
+
+    /// Undoes the modes in which a command left the screen that was ended before it could.
+    pub(crate) fn undo_screen(&self) {
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let undo = screen.undo();
+        *screen = Screen::default();
+        if !undo.is_empty() {
+            let _ = rustix::io::write(rustix::stdio::stdout(), &undo);
+        }
     }
 }
 

@@ -161,7 +161,7 @@ fn events(content: &Value) -> String {
     clippy::print_stdout,
     reason = "the test says why it is skipped"
 )]
-fn installed(name: &str) -> Option<PathBuf> {
+pub(crate) fn installed(name: &str) -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;

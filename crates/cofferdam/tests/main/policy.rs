@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::scene::Scene;
+use crate::scene::{Scene, has_walls};
 
 #[test]
 fn an_unknown_key_names_the_nearest() {
@@ -95,4 +95,44 @@ fn explain_names_the_layer_of_each_value() {
         text.contains("git hooks") || text.contains("network"),
         "{text}"
     );
+}
+
+#[test]
+fn explain_shows_where_each_host_of_dev_was_found() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    scene.git(&["remote", "add", "origin", "https://git.example.org/x.git"]);
+    let told = |flags: &[&str]| {
+        let words = [&["policy", "explain", "--json"], flags].concat();
+        scene.run(&words).expect_code(0).json()
+    };
+    let names = |list: &serde_json::Value| {
+        let list = list.as_array().cloned().unwrap_or_default();
+        let of_remote = list
+            .into_iter()
+            .find(|one| one["rule"] == "git.example.org:443");
+        of_remote.map(|one| one["origin"].as_str().unwrap_or_default().to_owned())
+    };
+    // A plain run has none of them, and is told what it could have.
+    let run = told(&[]);
+    assert!(
+        names(&run["dev"]).is_some_and(|origin| !origin.is_empty()),
+        "{run}"
+    );
+    assert!(run["launch"]["enclosure"]["egress"].is_null());
+    let text = scene.run(&["policy", "explain"]).expect_code(0).text();
+    assert!(text.contains("What --allow @dev would add"), "{text}");
+    // A task has them, and so has an agent.
+    for flags in [&["--task"][..], &["--profile", "codex"]] {
+        let told = told(flags);
+        let allow = &told["launch"]["enclosure"]["egress"]["allow"];
+        assert!(
+            names(allow).is_some_and(|origin| !origin.is_empty()),
+            "{told}"
+        );
+        assert!(told["dev"].is_null(), "{told}");
+    }
 }

@@ -87,6 +87,41 @@ fn a_reached_service_answers_a_run_and_a_task_and_another_does_not() {
 }
 
 #[test]
+fn a_service_on_a_low_port_stands_inside_at_the_same_address() {
+    if !has_walls() {
+        return;
+    }
+    let Some(listener) = (600..1024).find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
+    else {
+        skipped("only root has a service on a low port");
+        return;
+    };
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = client.write_all(b"hello\n");
+        }
+    });
+    let scene = Scene::new();
+    scene.repository();
+    let reach = address.to_string();
+    // Nothing of that is left for the command.
+    let script = format!(
+        "grep CapEff /proc/self/status | grep -o '0*$'; {}",
+        ask(address)
+    );
+    for flags in [&["run"][..], &["task", "run", "--goal", "g"]] {
+        let words = [flags, &["--reach", &reach, "--", "bash", "-c", &script]].concat();
+        let done = scene.run(&words).expect_code(0);
+        assert!(
+            done.text().contains("0000000000000000\nhello\n"),
+            "{}",
+            done.text()
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_reached_is_refused_and_what_needs_no_door_is_said() {
     let scene = Scene::new();
     let far = scene.run(&["run", "--reach", "10.0.0.5:80", "--", "true"]);
@@ -180,6 +215,15 @@ fn a_server_inside_is_opened_said_and_gone_with_its_command() {
     write!(stream, "GET /page HTTP/1.0\r\n\r\n").expect("sent");
     stream.read_to_string(&mut answer).expect("answered");
     assert!(answer.ends_with("from inside"), "{answer}");
+    // `localhost` may mean the other family.
+    let port = address.rsplit(':').next().expect("a port");
+    if TcpListener::bind("[::1]:0").is_ok() {
+        let mut stream = TcpStream::connect(format!("[::1]:{port}")).expect("open");
+        write!(stream, "GET /page HTTP/1.0\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        assert!(answer.ends_with("from inside"), "{answer}");
+    }
     let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid")).expect("a pid");
     kill_process(pid, Signal::KILL).expect("killed");
     wait(&mut child);
@@ -237,6 +281,20 @@ fn b12_tasks_side_by_side_have_ports_of_their_own() {
 }
 
 #[test]
+fn a_run_that_opens_ports_has_some_of_its_own() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let script = "echo ${COFFERDAM_PORT_BASE-none}";
+    let done = scene.run(&["run", "--publish", "auto", "--", "sh", "-c", script]);
+    let text = done.expect_code(0).text();
+    assert!(text.trim().parse::<u16>().expect("a port") >= 20_000);
+    let done = scene.run(&["run", "--", "sh", "-c", script]);
+    assert_eq!(done.expect_code(0).text(), "none\n");
+}
+
+#[test]
 fn the_way_out_is_nobodys_server_and_a_reached_service_goes_past_it() {
     if !has_walls() {
         return;
@@ -266,4 +324,35 @@ fn the_way_out_is_nobodys_server_and_a_reached_service_goes_past_it() {
         .expect_code(0);
     assert_eq!(done.text(), "past\nhello\n");
     assert!(!done.stderr.contains("is open at"), "{}", done.stderr);
+}
+
+#[test]
+fn what_listens_inside_is_told_where_nothing_is_published() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let server = "import socket, time\n\
+        s = socket.create_server((\"127.0.0.1\", 0)); print(s.getsockname()[1], flush=True)\n\
+        time.sleep(2)";
+    let task = [
+        "task", "run", "--goal", "g", "--json", "--", "python3", "-c", server,
+    ];
+    let done = scene.run(&task);
+    if done.code == Some(127) {
+        skipped("there is no python3 inside");
+        return;
+    }
+    let result = done.expect_code(0).json();
+    let port = result["task_result"]["stdout"].as_str().expect("text");
+    let events = scene
+        .run(&["events", "--json", "--type", "net.listening"])
+        .expect_code(0)
+        .text();
+    assert!(
+        events.contains(&format!("\"port\":{}", port.trim())),
+        "{events}"
+    );
+    assert!(events.contains("\"published\":null"), "{events}");
 }

@@ -1,6 +1,8 @@
 //! Real package clients through the proxy, against what the ordinary client is configured to use
 //! here. Each first asks outside of the walls: where that fails, there is nothing to be shown.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -50,35 +52,50 @@ fn reaches(scene: &Scene, words: &[&str]) -> bool {
     }
 }
 
-/// Runs a client in a workspace of its own with the hosts of `@dev`, with the caller's home.
+/// Files of the caller's home by which clients know their registries.
+const CONFIGURATION: [&str; 7] = [
+    ".npmrc",
+    ".yarnrc.yml",
+    ".config/pip/pip.conf",
+    ".pip/pip.conf",
+    ".config/uv/uv.toml",
+    ".cargo/config.toml",
+    ".m2/settings.xml",
+];
+
+/// Places of the caller's home where the clients themselves lie.
+const TOOLCHAINS: [&str; 5] = [".cargo/bin", ".rustup", ".pyenv", ".nvm", ".local/share/uv"];
+
+/// Runs a client in a workspace and a home of its own with the hosts of `@dev`: of the caller's home
+/// it has the configuration of registries, and the clients themselves for reading.
 #[expect(
     clippy::disallowed_methods,
     reason = "the caller's own configuration is what is tried"
 )]
 fn inside(scene: &Scene, words: &[&str]) -> Finished {
-    let mut arguments = vec![
-        "run",
-        "--no-tty",
-        "--allow",
-        "@dev",
-        "--timeout",
-        "120",
-        "--",
-    ];
-    arguments.extend_from_slice(words);
-    let mut command = scene.command(&arguments);
-    for name in [
-        "HOME",
-        "PATH",
-        "CARGO_HOME",
-        "RUSTUP_HOME",
-        "XDG_CONFIG_HOME",
-    ] {
-        match std::env::var_os(name) {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
+    let caller = std::env::var_os("HOME").map(PathBuf::from).expect("a home");
+    let mut arguments: Vec<OsString> = ["run", "--no-tty", "--allow", "@dev", "--timeout", "120"]
+        .map(OsString::from)
+        .to_vec();
+    for file in CONFIGURATION {
+        let target = scene.path("home").join(file);
+        std::fs::create_dir_all(target.parent().expect("a parent")).expect("made");
+        let _ = std::fs::copy(caller.join(file), target);
     }
+    for place in TOOLCHAINS.map(|place| caller.join(place)) {
+        if place.is_dir() {
+            arguments.extend(["--ro".into(), place.into_os_string()]);
+        }
+    }
+    let homes = [("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")].map(|(name, place)| {
+        arguments.extend(["--env".into(), name.into()]);
+        let value = std::env::var_os(name);
+        (name, value.unwrap_or_else(|| caller.join(place).into()))
+    });
+    arguments.push("--".into());
+    arguments.extend(words.iter().map(OsString::from));
+    let mut command = scene.command(&[]);
+    command.args(arguments).envs(homes);
     finish(command)
 }
 
@@ -151,6 +168,51 @@ fn pip_downloads_through_the_proxy() {
             > 0
     );
     assert!(!reached(&scene).is_empty());
+}
+
+#[test]
+fn uv_downloads_through_the_proxy() {
+    let scene = Scene::new();
+    scene.write("requirements.txt", "six==1.17.0\n");
+    let words = [
+        "uv",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-cache",
+        "--target",
+        "wheels",
+        "six==1.17.0",
+    ];
+    if !reaches(&scene, &words) {
+        return;
+    }
+    inside(&scene, &words).expect_code(0);
+    assert!(scene.work().join("wheels/six.py").exists());
+    assert!(!reached(&scene).is_empty());
+}
+
+#[test]
+fn yarn_and_pnpm_install_through_the_proxy() {
+    for words in [
+        &["yarn", "add", "-s", "is-number@7.0.0"][..],
+        &["pnpm", "add", "is-number@7.0.0"],
+    ] {
+        let scene = Scene::new();
+        scene.write("package.json", "{\"name\": \"x\", \"version\": \"1.0.0\"}");
+        if words[0] == "yarn" {
+            // By this it is seen that yarn is used here.
+            scene.write("yarn.lock", "");
+        }
+        if !reaches(&scene, words) {
+            continue;
+        }
+        inside(&scene, words).expect_code(0);
+        let made = scene.work().join("node_modules/is-number/package.json");
+        assert!(made.exists(), "{words:?}");
+        assert!(!reached(&scene).is_empty());
+    }
 }
 
 #[test]

@@ -259,6 +259,34 @@ fn a_lease_that_names_another_process_is_never_signalled() {
 }
 
 #[test]
+fn stopping_all_ends_bare_commands_and_leaves_servers() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let start = Instant::now();
+    let child = running(&scene, &[], 1);
+    let alone = scene.command(&["run", "--", "sleep", "600"]);
+    let alone = { alone }.spawn().expect("the program starts");
+    assert!(until(
+        || ps(&scene)["commands"][0]["pid"] == json!(alone.id())
+    ));
+    let said = scene
+        .run(&["stop", "--all", "--json"])
+        .expect_code(0)
+        .json();
+    assert_eq!(said["tasks"][0]["end"], json!("stopped"), "{said}");
+    assert_eq!(said["commands"][0]["end"], json!("stopped"), "{said}");
+    assert_eq!(said["commands"][0]["pid"], json!(alone.id()));
+    assert_eq!(collect(alone, start).code, Some(143));
+    assert_eq!(collect(child, start).code, Some(143));
+    assert_eq!(ps(&scene), json!({"tasks": [], "commands": []}));
+    let text = scene.run(&["stop", "--all"]).expect_code(0).text();
+    assert_eq!(text, "nothing runs\n");
+}
+
+#[test]
 fn the_same_task_runs_several_times_side_by_side() {
     if !has_walls() {
         return;
@@ -315,6 +343,70 @@ fn one_of_several_is_stopped_and_then_all_of_them() {
     assert_ne!(done.code, Some(0), "{}", done.stderr);
     let branches = scene.git(&["branch", "--list", "cofferdam/*"]);
     assert_eq!(branches.lines().count(), 3, "{branches}");
+}
+
+#[test]
+fn a_task_that_changed_its_own_state_only_waits_for_somebody() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let script = "mkdir -p ~/.codex/hooks && echo planted >~/.codex/hooks/a";
+    task(&scene, &["--profile", "codex"], script).expect_code(0);
+    let open = || {
+        let said = scene.run(&["review", "--json"]).expect_code(0).json();
+        said["tasks"].as_array().expect("a list").len()
+    };
+    assert_eq!(open(), 1);
+    let text = scene.run(&["review"]).expect_code(0).text();
+    assert!(text.contains("--apply-state .codex/hooks/a"), "{text}");
+    assert!(text.contains("cofferdam drop 1"), "{text}");
+    scene.run(&["drop", "1"]).expect_code(0);
+    assert_eq!(open(), 0);
+    // Applied is decided, too.
+    task(&scene, &["--profile", "codex"], script).expect_code(0);
+    assert_eq!(open(), 1);
+    let apply = ["review", "2", "--apply-state", ".codex/hooks/a"];
+    scene.run(&apply).expect_code(0);
+    assert_eq!(open(), 0);
+}
+
+#[test]
+fn what_a_run_says_about_its_agent_comes_before_the_command() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    std::fs::create_dir(scene.path("home/.codex")).expect("writable");
+    std::fs::write(scene.path("home/.codex/auth.json"), "{}").expect("writable");
+    let done = scene
+        .run(&[
+            "run",
+            "--profile",
+            "codex",
+            "--",
+            "sh",
+            "-c",
+            "echo it runs >&2; mkdir ~/.codex/hooks; echo planted >~/.codex/hooks/a",
+        ])
+        .expect_code(0);
+    let at = |word: &str| {
+        done.stderr
+            .find(word)
+            .unwrap_or_else(|| panic!("{}", done.stderr))
+    };
+    assert!(
+        at("credentials of its own") < at("it runs"),
+        "{}",
+        done.stderr
+    );
+    assert!(
+        at("it runs") < at("changed its own configuration"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]

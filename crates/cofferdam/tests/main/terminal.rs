@@ -2,9 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -12,7 +12,9 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use crate::scene::{LIMIT, Scene, has_walls, wait};
 
 /// The outer side of a terminal.
-struct Terminal {
+pub(crate) struct Terminal {
+    /// Whether it answers what full-screen programs ask it, as a real one does.
+    pub(crate) answers: bool,
     master: std::fs::File,
     slave: OwnedFd,
     words: mpsc::Receiver<Vec<u8>>,
@@ -20,7 +22,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn new(rows: u16, columns: u16) -> Self {
+    pub(crate) fn new(rows: u16, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).expect("granted");
         unlockpt(&master).expect("unlocked");
@@ -32,6 +34,7 @@ impl Terminal {
         )
         .expect("the other side");
         let mut terminal = Self {
+            answers: false,
             master: master.into(),
             slave,
             words: mpsc::channel().1,
@@ -52,7 +55,7 @@ impl Terminal {
         terminal
     }
 
-    fn size(&self, rows: u16, columns: u16) {
+    pub(crate) fn size(&self, rows: u16, columns: u16) {
         let size = Winsize {
             ws_row: rows,
             ws_col: columns,
@@ -76,32 +79,116 @@ impl Terminal {
         command.spawn().expect("setsid starts")
     }
 
-    /// Waits until something was written.
-    #[track_caller]
-    fn expect(&mut self, word: &str) {
-        let end = std::time::Instant::now() + LIMIT;
-        while !self.seen.contains(word) {
-            let left = end.saturating_duration_since(std::time::Instant::now());
-            match self.words.recv_timeout(left.min(Duration::from_secs(20))) {
-                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(error) => panic!("{word:?} was never written ({error}): {:?}", self.seen),
-            }
-        }
-        let after = self.seen.find(word).expect("just seen") + word.len();
-        self.seen.drain(..after);
+    /// Starts an interactive shell whose prompt is `prompt> `, with more of an environment. It leaves
+    /// the terminal as it is while it waits.
+    pub(crate) fn shell(&self, scene: &Scene, more: &dyn Fn(&mut Command)) -> Child {
+        let shell = ["--ctty", "--wait", "bash", "--norc", "--noediting", "-i"];
+        let mut command = scene.program("setsid".as_ref(), &shell);
+        let side = || Stdio::from(self.slave.try_clone().expect("another descriptor"));
+        command
+            .env("TERM", "dumb")
+            .env("PS1", "prompt> ")
+            .stdin(side())
+            .stdout(side())
+            .stderr(side());
+        more(&mut command);
+        command.spawn().expect("setsid starts")
     }
 
-    fn press(&mut self, keys: &[u8]) {
+    /// Waits until something was written, and gives what came before it.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, word: &str) -> String {
+        assert!(
+            self.appears(word, LIMIT),
+            "{word:?} was never written: {:?}",
+            self.seen
+        );
+        let at = self.seen.find(word).expect("just seen");
+        let before = self.seen[..at].to_owned();
+        self.seen.drain(..at + word.len());
+        before
+    }
+
+    /// Waits some time for something to be written; it stays to be expected.
+    pub(crate) fn appears(&mut self, word: &str, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while !self.seen.contains(word) {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(bytes) = self.words.recv_timeout(left) else {
+                return false;
+            };
+            self.take(&bytes);
+        }
+        true
+    }
+
+    /// Waits until anything more is written.
+    #[track_caller]
+    pub(crate) fn expect_something(&mut self) {
+        self.forget();
+        let bytes = self.words.recv_timeout(LIMIT).expect("something");
+        self.take(&bytes);
+    }
+
+    /// Forgets what was written so far.
+    pub(crate) fn forget(&mut self) {
+        while let Ok(bytes) = self.words.try_recv() {
+            self.take(&bytes);
+        }
+        self.seen.clear();
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        if self.answers {
+            for (question, answer) in [
+                ("\x1b[6n", "\x1b[1;1R"),
+                ("\x1b[c", "\x1b[?62;c"),
+                ("\x1b]10;?", "\x1b]10;rgb:ffff/ffff/ffff\x1b\\"),
+                ("\x1b]11;?", "\x1b]11;rgb:0000/0000/0000\x1b\\"),
+            ] {
+                if text.contains(question) {
+                    self.press(answer.as_bytes());
+                }
+            }
+        }
+        self.seen.push_str(&text);
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_until_canonical(&self) {
+        let end = Instant::now() + LIMIT;
+        while !self.is_canonical() {
+            assert!(Instant::now() < end, "the terminal was not given back");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn press(&mut self, keys: &[u8]) {
         self.master.write_all(keys).expect("it takes keys");
     }
 
-    fn is_canonical(&self) -> bool {
+    pub(crate) fn is_canonical(&self) -> bool {
         tcgetattr(self.slave.as_fd()).is_ok_and(|modes| {
             modes
                 .local_modes
                 .contains(LocalModes::ICANON | LocalModes::ECHO)
         })
     }
+}
+
+/// Gives the only child of a process.
+#[track_caller]
+pub(crate) fn child_of(process: u32) -> i32 {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let text = std::fs::read_to_string(path).expect("a process");
+    text.trim().parse().expect("one child")
+}
+
+/// Kills a process, which learns nothing of it.
+pub(crate) fn kill(process: i32) {
+    let process = rustix::process::Pid::from_raw(process).expect("a process");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("killed");
 }
 
 #[test]
@@ -176,16 +263,7 @@ fn ctrl_z_and_fg_work_as_for_any_job() {
     }
     let scene = Scene::new();
     let mut terminal = Terminal::new(24, 80);
-    let shell = ["--ctty", "--wait", "bash", "--norc", "-i"];
-    let mut command = scene.program("setsid".as_ref(), &shell);
-    let side = || Stdio::from(terminal.slave.try_clone().expect("another descriptor"));
-    command
-        .env("TERM", "dumb")
-        .env("PS1", "prompt> ")
-        .stdin(side())
-        .stdout(side())
-        .stderr(side());
-    let mut shell = command.spawn().expect("setsid starts");
+    let mut shell = terminal.shell(&scene, &|_| ());
     terminal.expect("prompt> ");
     let line = format!(
         "{} run -- sh -c 'echo re''ady; read -r line; echo got $line'\n",
@@ -230,4 +308,53 @@ fn a_refusal_leaves_the_terminal_as_it_was() {
     terminal.expect("error[unenforceable]");
     assert_eq!(wait(&mut child).code(), Some(125));
     assert!(terminal.is_canonical(), "the terminal was not given back");
+}
+
+/// What a full-screen program begins with, and what undoes it.
+const FULL_SCREEN: &str = "printf '\\033[?1049h\\033[?25lready'; exec sleep 300";
+const UNDONE: &str = "\x1b[?1049l\x1b[?25h\x1b[0m";
+
+#[test]
+fn after_sigkill_the_terminal_is_as_it_was() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let mut terminal = Terminal::new(24, 80);
+    let program = env!("CARGO_BIN_EXE_cofferdam");
+    // A shell that mends nothing by itself.
+    let script = format!("{program} run -- sh -c \"$1\"; echo after=$?; read -r line; echo $line");
+    let words = ["--ctty", "--wait", "sh", "-c", &script, "sh", FULL_SCREEN];
+    let mut command = scene.program("setsid".as_ref(), &words);
+    let side = || Stdio::from(terminal.slave.try_clone().expect("another descriptor"));
+    command.stdin(side()).stdout(side()).stderr(side());
+    let mut shell = command.spawn().expect("setsid starts");
+    terminal.expect("ready");
+    assert!(!terminal.is_canonical(), "the terminal is not raw");
+    kill(child_of(shell.id()));
+    assert!(terminal.appears("after=137", LIMIT));
+    terminal.expect(UNDONE);
+    terminal.wait_until_canonical();
+    terminal.press(b"word\n");
+    terminal.expect("word");
+    assert_eq!(wait(&mut shell).code(), Some(0));
+}
+
+#[test]
+fn a_command_that_is_ended_leaves_no_full_screen() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let mut terminal = Terminal::new(24, 80);
+    let arguments = ["run", "--timeout", "1", "--", "sh", "-c", FULL_SCREEN];
+    let mut child = terminal.start(&scene, &arguments);
+    terminal.expect(UNDONE);
+    assert_eq!(wait(&mut child).code(), Some(124));
+    assert!(terminal.is_canonical(), "the terminal was not given back");
+    // What one that ends by itself leaves is its own affair.
+    let script = "printf '\\033[?25l'";
+    let mut child = terminal.start(&scene, &["run", "--", "sh", "-c", script]);
+    assert_eq!(wait(&mut child).code(), Some(0));
+    assert!(!terminal.appears("\x1b[?25h", Duration::from_millis(100)));
 }

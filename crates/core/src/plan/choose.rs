@@ -5,9 +5,6 @@ use crate::facts::HostFacts;
 use crate::policy::{EffectivePolicy, ProviderChoice, Sourced};
 use crate::spec::{Access, Enforce, Network, ProviderKind};
 
-/// Ports below this one need a capability, in a new network namespace too.
-const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
-
 /// The provider in effect and how it came about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderDecision {
@@ -255,22 +252,6 @@ fn denies_inside(
 }
 
 fn check_bwrap(policy: &EffectivePolicy, facts: &HostFacts) -> Result<(), Problem> {
-    let is_apart = policy.network.value != Network::Full;
-    let low = policy
-        .reach
-        .iter()
-        .find(|one| one.value.port() < FIRST_UNPRIVILEGED_PORT);
-    if let (true, Some(low)) = (is_apart, low) {
-        let why = format!(
-            "{} would need a capability inside to stand there",
-            low.value
-        );
-        return Err(
-            unenforceable(ProviderKind::Bwrap, "reach", why).with_hint(format!(
-                "forward it to a port from {FIRST_UNPRIVILEGED_PORT} on here, and name that"
-            )),
-        );
-    }
     if policy.limits.tasks.is_some() && facts.owner.identity.uid == 0 {
         return Err(unenforceable(
             ProviderKind::Bwrap,

@@ -21,6 +21,9 @@ pub struct Explanation {
     pub proposals: Vec<Proposal>,
     /// What is not enforced here.
     pub gaps: Vec<Gap>,
+    /// What `--allow @dev` would add, and where each was found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dev: Vec<FoundHost>,
     /// The plan.
     pub launch: LaunchSpec,
     /// Which simple commands the command line has, and which rule fires for each.
@@ -64,6 +67,7 @@ impl Explanation {
             rules: rules(policy, &launch.enclosure),
             proposals: policy.proposals.clone(),
             gaps: launch.enclosure.gaps.clone(),
+            dev: Vec::new(),
             launch,
             commands: None,
         }
@@ -75,6 +79,22 @@ impl Explanation {
     #[must_use]
     pub fn with_commands(mut self, judgement: CommandJudgement) -> Self {
         self.commands = Some(judgement);
+        self
+    }
+
+    /// Adds what the set `@dev` holds and the plan does not allow.
+    #[must_use]
+    pub fn with_dev(mut self, hosts: &[FoundHost]) -> Self {
+        let listed = self.launch.enclosure.egress.iter();
+        let listed: Vec<&str> = listed
+            .flat_map(|egress| &egress.allow)
+            .map(|host| host.rule.as_str())
+            .collect();
+        let more = hosts.iter();
+        self.dev = more
+            .filter(|one| !listed.contains(&one.rule.as_str()))
+            .cloned()
+            .collect();
         self
     }
 

@@ -17,11 +17,13 @@ use serde_json::json;
 
 use super::connection::{Connection, Dial};
 use super::table::{Listening, Tables};
-use super::{Listener, Route, State, Teller, outer_listener};
+use super::{Listener, Route, State, Teller, outer_listeners};
 use crate::backend::InnerNetwork;
 
 /// Time between two looks at what listens inside.
 const LOOK: Duration = Duration::from_millis(250);
+/// The same where nothing is opened for it, after a first look: it is told, and nobody waits.
+const LOOK_SELDOM: Duration = Duration::from_secs(1);
 /// Connections at once; more wait to be taken. Each costs two descriptors.
 const MOST_CONNECTIONS: usize = 256;
 /// Ports that are opened outside at once without having been named.
@@ -72,7 +74,9 @@ pub(super) struct Forwarder {
     network: Arc<dyn InnerNetwork>,
     listeners: Vec<Listener>,
     connections: Vec<Joined>,
-    tables: Tables,
+    /// Opened at the first look where nothing is published: most enclosures end before.
+    tables: Option<Tables>,
+    is_published: bool,
     automatic: bool,
     listening: Listening,
     /// Ports that were opened outside because something inside listens there.
@@ -89,10 +93,13 @@ impl Forwarder {
         teller: Teller,
         network: Arc<dyn InnerNetwork>,
         listeners: Vec<Listener>,
-        tables: Tables,
+        tables: Option<Tables>,
         automatic: bool,
     ) -> Self {
+        let is_published = tables.is_some();
+        let first = if is_published { Duration::ZERO } else { LOOK };
         Self {
+            is_published,
             state,
             teller,
             network,
@@ -103,7 +110,7 @@ impl Forwarder {
             listening: Listening::new(),
             opened: BTreeMap::new(),
             reached: BTreeSet::new(),
-            next_look: Instant::now(),
+            next_look: Instant::now() + first,
             paused_until: None,
             buffer: vec![0; CHUNK],
         }
@@ -112,9 +119,10 @@ impl Forwarder {
     /// Serves until the end is asked for.
     pub(super) fn run(mut self) {
         while !self.state.stop.load(Ordering::Acquire) {
-            if !self.tables.is_empty() && Instant::now() >= self.next_look {
+            if Instant::now() >= self.next_look {
                 self.look();
-                self.next_look = Instant::now() + LOOK;
+                let pause = if self.is_published { LOOK } else { LOOK_SELDOM };
+                self.next_look = Instant::now() + pause;
             }
             let (accepting, ready) = self.wait();
             let (taken, moved) = ready.split_at(accepting.min(ready.len()));
@@ -156,10 +164,7 @@ impl Forwarder {
                 }
             }
         }
-        let until = [
-            (!self.tables.is_empty()).then_some(self.next_look),
-            self.paused_until,
-        ];
+        let until = [Some(self.next_look), self.paused_until];
         let timeout = until.into_iter().flatten().min().map(|until| {
             let left = until.saturating_duration_since(now);
             Timespec {
@@ -259,8 +264,12 @@ impl Forwarder {
 
     /// Looks at what listens inside, and tells what is new and what is gone.
     fn look(&mut self) {
+        if self.tables.is_none() {
+            self.tables = self.network.open_socket_tables().ok().map(Tables::new);
+        }
         // A list that cannot be read tells nothing, neither of beginnings nor of ends.
-        let Ok(now) = self.tables.read(|| self.network.own_listeners()) else {
+        let own = || self.network.own_listeners();
+        let Some(Ok(now)) = self.tables.as_ref().map(|tables| tables.read(own)) else {
             return;
         };
         let gone: Vec<u16> = self
@@ -308,10 +317,10 @@ impl Forwarder {
         if self.opened.len() >= MOST_AUTOMATIC {
             return None;
         }
-        let (listener, published) = outer_listener(port, port)
-            .or_else(|_| outer_listener(0, port))
+        let (listeners, published) = outer_listeners(port, port)
+            .or_else(|_| outer_listeners(0, port))
             .ok()?;
-        self.listeners.push(listener);
+        self.listeners.extend(listeners);
         self.opened.insert(port, published.clone());
         Some(published)
     }

@@ -13,7 +13,7 @@ mod table;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -106,21 +106,24 @@ impl Ports {
             subject: subject.clone(),
             enclosure: enclosure.clone(),
         };
-        for (listener, port) in opened {
-            listeners.push(listener);
+        for (more, port) in opened {
+            listeners.extend(more);
             state.publish(&teller, port);
         }
         let tables = if plan.publish.is_empty() {
-            Vec::new()
+            // What listens is told all the same, once the enclosure has stood for a while.
+            None
         } else {
-            network.open_socket_tables().map_err(failed)?
+            Some(table::Tables::new(
+                network.open_socket_tables().map_err(failed)?,
+            ))
         };
         let forwarder = Forwarder::new(
             Arc::clone(&state),
             teller,
             network,
             listeners,
-            table::Tables::new(tables),
+            tables,
             plan.is_automatic(),
         );
         let thread = std::thread::Builder::new()
@@ -212,16 +215,16 @@ fn reach(plan: &PortPlan, network: &dyn InnerNetwork) -> Result<Vec<Listener>, P
 }
 
 /// Opens the ports outside that are named.
-fn publish(plan: &PortPlan) -> Result<Vec<(Listener, PublishedPort)>, Problem> {
+fn publish(plan: &PortPlan) -> Result<Vec<(Vec<Listener>, PublishedPort)>, Problem> {
     let mut opened = Vec::new();
     for rule in &plan.publish {
         let PublishRule::Port { outside, inside } = rule else {
             continue;
         };
-        let one = outer_listener(outside.get(), inside.get()).map_err(|error| {
+        let one = outer_listeners(outside.get(), inside.get()).map_err(|error| {
             Problem::new(
                 ErrorCode::PortTaken,
-                format!("port {outside} cannot be opened on 127.0.0.1: {error}"),
+                format!("port {outside} cannot be opened on loopback: {error}"),
             )
             .with_field("publish")
             .with_hint(format!(
@@ -233,20 +236,30 @@ fn publish(plan: &PortPlan) -> Result<Vec<(Listener, PublishedPort)>, Problem> {
     Ok(opened)
 }
 
-/// Opens a port on loopback outside for one inside; 0 lets the kernel choose.
-fn outer_listener(outside: u16, inside: u16) -> io::Result<(Listener, PublishedPort)> {
-    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, outside))?;
-    socket.set_nonblocking(true)?;
-    let address = socket.local_addr()?.to_string();
-    let listener = Listener {
-        socket: socket.into(),
-        route: Route::Publish { inside },
+/// Opens a port on loopback outside for one inside, on both families, since `localhost` may mean
+/// either; 0 lets the kernel choose. A machine without IPv6 has one.
+fn outer_listeners(outside: u16, inside: u16) -> io::Result<(Vec<Listener>, PublishedPort)> {
+    let listener = |socket: TcpListener| -> io::Result<Listener> {
+        socket.set_nonblocking(true)?;
+        Ok(Listener {
+            socket: socket.into(),
+            route: Route::Publish { inside },
+        })
     };
+    let four = TcpListener::bind((Ipv4Addr::LOCALHOST, outside))?;
+    let address = four.local_addr()?;
+    let mut listeners = vec![listener(four)?];
+    match TcpListener::bind((Ipv6Addr::LOCALHOST, address.port())) {
+        Ok(six) => listeners.push(listener(six)?),
+        // Somebody else there would be taken for what runs inside.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+        Err(_) => {}
+    }
     let port = PublishedPort {
         port: inside,
-        address,
+        address: address.to_string(),
     };
-    Ok((listener, port))
+    Ok((listeners, port))
 }
 
 /// Who is told of each port that is opened outside, while a command runs.

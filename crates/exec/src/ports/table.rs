@@ -25,11 +25,6 @@ impl Tables {
         Self { files }
     }
 
-    /// Tells whether there is anything to read.
-    pub(super) const fn is_empty(&self) -> bool {
-        self.files.is_empty()
-    }
-
     /// Reads what listens now, but for sockets with the inodes that `own` gives, which is asked
     /// after the lists were read: what they hold is known by then.
     pub(super) fn read(&self, own: impl FnOnce() -> BTreeSet<u64>) -> io::Result<Listening> {

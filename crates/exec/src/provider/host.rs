@@ -6,8 +6,8 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::spec::{EnclosureSpec, ProviderKind};
 use cofferdam_keeper::{KeeperClient, Setup};
 use cofferdam_sandbox::{
-    Identity, Program, SetupMount, Spawn, landlock_plan, message_pair, seccomp_options,
-    setup_mounts, spawn,
+    Identity, Program, SetupMount, Spawn, landlock_plan, low_listeners, message_pair,
+    seccomp_options, setup_mounts, spawn,
 };
 
 use super::Occupancy;
@@ -83,6 +83,7 @@ pub(super) fn setup(spec: &EnclosureSpec) -> Setup {
     }
     Setup {
         mounts,
+        listeners: low_listeners(spec),
         // Direct leaves a command whatever its caller may do.
         drop_capabilities: spec.provider != ProviderKind::Direct,
         landlock: landlock_plan(&spec.landlock),

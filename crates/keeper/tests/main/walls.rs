@@ -40,6 +40,7 @@ pub(crate) fn walls(workspace: &Path) -> Setup {
         access: Access::Write,
     });
     Setup {
+        listeners: Vec::new(),
         mounts: Vec::new(),
         drop_capabilities: true,
         landlock: LandlockPlan {

@@ -52,8 +52,9 @@ impl Runtime {
         ledger
             .entries()
             .iter()
-            .filter(|entry| is_open(entry))
+            .filter(|entry| is_open(entry) || may_hold_state(entry))
             .map(|entry| self.review_entry(entry, patch))
+            .filter(|review| review.as_ref().map_or(true, |review| review.open))
             .collect()
     }
 
@@ -104,7 +105,7 @@ impl Runtime {
             ),
             return_code: outcome.and_then(|outcome| outcome.return_code),
             elapsed_ms: outcome.map(|outcome| outcome.elapsed_ms),
-            open: is_open(entry),
+            open: is_open(entry) || (may_hold_state(entry) && holds_state(&told.agent_state)),
             isolation: result.as_ref().map(|one| one.isolation.clone()),
             checks: checks(
                 result.as_ref().map(|one| &one.verification),
@@ -193,6 +194,21 @@ fn is_open(entry: &Entry) -> bool {
             result.isolation.mode == IsolationMode::Worktree && has_unsaved_tree(&result)
         }
     }
+}
+
+/// Tells whether nothing but changes of the agent's own state may wait for somebody: nobody decided
+/// about the task yet, and its evidence names such changes.
+fn may_hold_state(entry: &Entry) -> bool {
+    let decided = [MergeStatus::Merged, MergeStatus::Dropped];
+    entry.result_now().is_some_and(|result| {
+        !decided.contains(&result.merge.status)
+            && result.evidence.iter().any(|one| one.kind == "agent_state")
+    })
+}
+
+/// Tells whether a change of the agent's state was not applied.
+fn holds_state(changes: &[super::ReviewedStateChange]) -> bool {
+    changes.iter().any(|change| change.applied == Some(false))
 }
 
 fn has_unsaved_tree(result: &TaskResult) -> bool {

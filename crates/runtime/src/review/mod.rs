@@ -18,4 +18,4 @@ pub use model::{
     ReviewedDenial, ReviewedFile, ReviewedHost, ReviewedName, ReviewedStateChange, TaskReview,
 };
 pub use running::{RunningCommand, RunningTask, RunningThings};
-pub use stop::{StopEnd, TaskStopped};
+pub use stop::{CommandStopped, StopEnd, TaskStopped};

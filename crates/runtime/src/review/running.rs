@@ -152,7 +152,7 @@ impl Runtime {
         }
     }
 
-    fn running_command(
+    pub(super) fn running_command(
         &self,
         event: &Event,
         pid: u32,

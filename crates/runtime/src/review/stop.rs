@@ -3,17 +3,19 @@
 use std::time::{Duration, Instant};
 
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::event::{EventFilter, event_type};
+use cofferdam_core::event::{Event, EventFilter, INTENT_RULES, event_type};
 use cofferdam_core::id::TaskId;
 use cofferdam_core::outcome::Status;
-use cofferdam_journal::Query;
+use cofferdam_exec::LivePlane;
+use cofferdam_journal::{Query, unsettled};
 use serde::Serialize;
 use serde_json::json;
 
-use super::running::plane_of;
+use super::running::{RunningCommand, plane_of};
+use crate::run::FrontDoor;
 use crate::runtime::Runtime;
 use crate::scribe::Line;
-use crate::task::{Entry, Ledger};
+use crate::task::{Entry, Ledger, each};
 
 /// How often it is looked whether a task has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -48,6 +50,22 @@ pub struct TaskStopped {
     pub problem: Option<Problem>,
     /// The next commands.
     pub next: Vec<String>,
+}
+
+/// What stopping a command that belongs to no task came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommandStopped {
+    /// Its id.
+    pub command_id: String,
+    /// What ran, as a line.
+    pub command: String,
+    /// The process that ran it: Cofferdam's own.
+    pub pid: u32,
+    /// What became of it.
+    pub end: StopEnd,
+    /// Why it was not stopped, where it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
 }
 
 impl Runtime {
@@ -122,6 +140,75 @@ impl Runtime {
                 stopped(before, now, of.map(|(_, done)| done))
             })
             .collect())
+    }
+
+    /// Stops the commands that belong to no task and that somebody runs at a keyboard, in other
+    /// processes of the same user, and waits for their ends. A process that serves others is none of
+    /// these, and stays.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub fn stop_commands(&self, patience: Duration) -> Result<Vec<CommandStopped>, Problem> {
+        let mut keyboard = Vec::new();
+        each(
+            self.journal().as_ref(),
+            event_type::CONVERSATION_STARTED,
+            |event| {
+                if event.data["front_door"] == FrontDoor::CommandLine.as_str() {
+                    keyboard.extend(event.conversation);
+                }
+            },
+        )?;
+        let planes = self.other_planes();
+        let mut asked = Vec::new();
+        for plane in &planes {
+            let open = unsettled(self.journal().as_ref(), plane.record(), INTENT_RULES)
+                .map_err(|error| error.to_problem())?;
+            let commands: Vec<&Event> = open
+                .iter()
+                .filter(|event| event.kind == event_type::EXEC_INTENDED)
+                .collect();
+            let is_bare = |event: &&Event| {
+                let at_keyboard = |one| keyboard.contains(one);
+                event.task.is_none() && event.conversation.as_ref().is_some_and(at_keyboard)
+            };
+            if commands.is_empty() || !commands.iter().all(is_bare) {
+                continue;
+            }
+            let done = plane.terminate();
+            let list = commands.into_iter();
+            asked.extend(list.map(|event| (plane, self.command_of(event, plane), done.clone())));
+        }
+        let until = Instant::now() + patience;
+        Ok(asked
+            .into_iter()
+            .map(|(plane, command, done)| {
+                let left = until.saturating_duration_since(Instant::now());
+                let pid = plane.record().pid;
+                let (end, problem) = match done {
+                    Err(problem) => (StopEnd::Refused, Some(problem)),
+                    Ok(()) if plane.wait(left) => (StopEnd::Stopped, None),
+                    Ok(()) => {
+                        let text = format!("process {pid} was asked to end and has not yet");
+                        let problem = Problem::new(ErrorCode::TaskState, text)
+                            .with_hint("look again with `cofferdam ps`");
+                        (StopEnd::StillRunning, Some(problem))
+                    }
+                };
+                CommandStopped {
+                    command_id: command.command_id,
+                    command: command.command,
+                    pid,
+                    end,
+                    problem,
+                }
+            })
+            .collect())
+    }
+
+    fn command_of(&self, event: &Event, plane: &LivePlane) -> RunningCommand {
+        self.running_command(event, plane.record().pid, &[])
     }
 
     /// Waits until tasks have a result; gives what is known of all then.

@@ -162,6 +162,9 @@ fn drive(
         draft.fail(problem);
     }
     keep_snapshot(course, &prepared, "after");
+    if let Err(problem) = super::hosts::keep_hosts(course) {
+        draft.fail(problem);
+    }
     if let Err(problem) = bring_in(course, &mut prepared, asked, draft, measured) {
         draft.fail(problem);
     }

@@ -4,6 +4,7 @@ mod actions;
 mod course;
 mod draft;
 mod drive;
+mod hosts;
 mod inputs;
 mod intent;
 mod ledger;
