@@ -123,6 +123,10 @@ pub(super) fn variables(
     }
     // Node's own fetch looks at the variables only where it is told to; older ones ignore this.
     put("NODE_USE_ENV_PROXY", BytePath::from("1"));
+    // Yarn from 2 on looks at nothing else.
+    for name in ["YARN_HTTP_PROXY", "YARN_HTTPS_PROXY"] {
+        put(name, BytePath::from(proxy.as_str()));
+    }
     // JAVA_TOOL_OPTIONS would write a line into the output of every Java program.
     let java = format!(
         "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort={port} -Dhttps.proxyHost=127.0.0.1 \

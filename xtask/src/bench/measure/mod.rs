@@ -4,6 +4,7 @@
 //! falls on all of them alike. A ratio is median over median of the subject's yardstick in the same
 //! run; times on their own say more about the machine than about us.
 
+mod echo;
 mod host;
 mod plain;
 mod plane;
@@ -26,6 +27,8 @@ enum Yardstick {
     Floor,
     /// bubblewrap by itself with the same flags.
     Plain(&'static str),
+    /// Another subject, by which the bar is milliseconds more, not a ratio.
+    Over(&'static str),
     /// Nothing: it is a yardstick itself.
     Itself,
 }
@@ -37,7 +40,7 @@ type Run = Box<dyn FnMut() -> anyhow::Result<Duration>>;
 struct Subject {
     name: &'static str,
     yardstick: Yardstick,
-    /// Ratio to the yardstick that must not be exceeded.
+    /// Ratio to the yardstick that must not be exceeded; milliseconds more than it for `Over`.
     bar: Option<f64>,
     /// Does it once and gives the time it took, or why it cannot be done here.
     run: Result<Run, String>,
@@ -68,12 +71,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let mut subjects = vec![plain::floor()];
     subjects.extend(plane::subjects(directory.path(), &workspace));
     subjects.extend(whole::subjects(directory.path(), &workspace));
+    subjects.extend(echo::subjects(directory.path(), &workspace));
     if let Some(only) = &arguments.only {
         let names: Vec<&str> = subjects
             .iter()
             .filter(|subject| subject.name.contains(only.as_str()))
             .flat_map(|subject| match subject.yardstick {
-                Yardstick::Plain(name) => [subject.name, name],
+                Yardstick::Plain(name) | Yardstick::Over(name) => [subject.name, name],
                 Yardstick::Floor | Yardstick::Itself => [subject.name, FLOOR],
             })
             .collect();

@@ -33,6 +33,8 @@ struct Figure {
     p95_ms: Option<f64>,
     against: Option<&'static str>,
     ratio: Option<f64>,
+    /// Milliseconds more than the yardstick, where the bar is of that.
+    more_ms: Option<f64>,
     bar: Option<f64>,
     verdict: Verdict,
 }
@@ -81,14 +83,16 @@ fn figure(row: &Row, rows: &[Row]) -> Figure {
     let own = statistics(row);
     let against = match row.yardstick {
         Yardstick::Floor => Some(FLOOR),
-        Yardstick::Plain(name) => Some(name),
+        Yardstick::Plain(name) | Yardstick::Over(name) => Some(name),
         Yardstick::Itself => None,
     };
     let base = against.and_then(|name| statistics(rows.iter().find(|row| row.name == name)?));
     let ratio = own.zip(base).map(|(own, base)| own.median / base.median);
-    let verdict = match (own, ratio, row.bar) {
+    let more = own.zip(base).map(|(own, base)| own.median - base.median);
+    let more = more.filter(|_| matches!(row.yardstick, Yardstick::Over(_)));
+    let verdict = match (own, more.or(ratio), row.bar) {
         (None, ..) | (_, None, Some(_)) => Verdict::Unmeasured,
-        (_, Some(ratio), Some(bar)) if ratio > bar => Verdict::Exceeds,
+        (_, Some(figure), Some(bar)) if figure > bar => Verdict::Exceeds,
         (_, Some(_), Some(_)) => Verdict::Holds,
         (_, _, None) => Verdict::None,
     };
@@ -100,6 +104,7 @@ fn figure(row: &Row, rows: &[Row]) -> Figure {
         p95_ms: own.map(|own| own.p95),
         against,
         ratio,
+        more_ms: more,
         bar: row.bar,
         verdict,
     }
@@ -147,12 +152,16 @@ impl fmt::Display for Report {
             }
             match (row.ratio, row.bar) {
                 (Some(ratio), Some(bar)) => {
+                    let unit = match row.more_ms {
+                        Some(more) => format!(" ms more ({more:.3})"),
+                        None => String::new(),
+                    };
                     let says = if row.verdict == Verdict::Holds {
                         ""
                     } else {
                         "  EXCEEDS"
                     };
-                    writeln!(out, "  {ratio:5.2}  {bar:5.2}{says}")?;
+                    writeln!(out, "  {ratio:5.2}  {bar:5.2}{unit}{says}")?;
                 }
                 (Some(ratio), None) => writeln!(out, "  {ratio:5.2}")?,
                 (None, _) => writeln!(out)?,
@@ -211,6 +220,16 @@ mod tests {
                 .to_string()
                 .contains("not measured: bwrap is not installed")
         );
+    }
+
+    #[test]
+    fn milliseconds_more_are_compared_where_the_bar_is_of_them() {
+        let bare = || row("bare", Yardstick::Itself, None, &[1]);
+        let ours = |ms| row("ours", Yardstick::Over("bare"), Some(1.0), &[ms]);
+        assert!(report(&[bare(), ours(2)]).holds());
+        let report = report(&[bare(), ours(3)]);
+        assert!(!report.holds());
+        assert!(report.to_string().contains("ms more (2.000)  EXCEEDS"));
     }
 
     #[test]

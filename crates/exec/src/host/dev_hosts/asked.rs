@@ -71,6 +71,16 @@ const CLIENTS: &[Client] = &[
         take: every,
     },
     Client {
+        // From 2 on it calls it otherwise; each form says nothing to the other's question.
+        name: "yarn berry",
+        program: "yarn",
+        arguments: &["config", "get", "npmRegistryServer"],
+        markers: &["yarn.lock", ".yarnrc.yml"],
+        configuration: &[".yarnrc.yml"],
+        variables: &["YARN_"],
+        take: every,
+    },
+    Client {
         name: "pip",
         program: "python3",
         // The index and the host of its files, as pip itself has them.
