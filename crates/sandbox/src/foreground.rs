@@ -191,7 +191,7 @@ impl ForegroundWatch {
             Kind::Read => self
                 .is_terminal(pid, argument(0)?)
                 .then(|| ForegroundSleep::Read(argument(2).unwrap_or_default())),
-            Kind::WaitMilliseconds(index) => poll(argument(index)? as u32 == u32::MAX),
+            Kind::WaitMilliseconds(index) => poll(argument(index)? & 0xffff_ffff == 0xffff_ffff),
             Kind::WaitPointer(index) => poll(argument(index)? == 0),
         }
     }
