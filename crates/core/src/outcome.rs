@@ -217,6 +217,74 @@ pub struct Usage {
     pub max_resident_kib: u64,
 }
 
+/// Something that can be bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitedResource {
+    /// Memory, in bytes.
+    Memory,
+    /// Processes and threads.
+    Tasks,
+    /// Processor time, in seconds.
+    Cpu,
+    /// Open files.
+    OpenFiles,
+    /// One written file, in bytes.
+    FileSize,
+    /// One output stream that is kept, in bytes.
+    Output,
+}
+
+/// What holds a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitHolder {
+    /// A control group of version 2: for everything in the enclosure together.
+    CgroupV2,
+    /// A control group of version 1: for everything in the enclosure together.
+    CgroupV1,
+    /// The kernel's limits of one process: for each process by itself; of tasks, for all of the user.
+    Rlimit,
+    /// The plane itself.
+    Plane,
+}
+
+/// A bound that was asked for, and whether and by what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitInEffect {
+    /// What is bounded.
+    pub limit: LimitedResource,
+    /// As asked for, in the resource's unit.
+    pub requested: u64,
+    /// As it holds; absent where nothing on this host holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective: Option<u64>,
+    /// What holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<LimitHolder>,
+}
+
+/// A bound that was met while a command ran, as the kernel counted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitReason {
+    /// Memory ran out and a process was ended.
+    Oom,
+    /// A process or thread was refused.
+    PidsLimit,
+}
+
+impl LimitReason {
+    /// Gives the word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Oom => "oom",
+            Self::PidsLimit => "pids_limit",
+        }
+    }
+}
+
 /// The result of `run_command`, with exactly these fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -281,6 +349,12 @@ pub struct CommandOutcome {
     /// Whether the limit asked for was clamped to the cap.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timeout_clamped: bool,
+    /// Bounds that were asked for, and by what they hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitInEffect>,
+    /// Bounds that were met while it ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<LimitReason>,
     /// Files below the workspace that the plane put back, see `denials`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undone: Vec<BytePath>,
@@ -328,6 +402,8 @@ impl CommandOutcome {
             usage: Usage::default(),
             timeout_ms: None,
             timeout_clamped: false,
+            limits: Vec::new(),
+            reasons: Vec::new(),
             undone: Vec::new(),
             error: Some(problem),
         }

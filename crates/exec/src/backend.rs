@@ -19,6 +19,7 @@ use cofferdam_sandbox::ForegroundLook;
 
 use crate::control::TerminalSize;
 use crate::files::FileWorker;
+use crate::limits::Limiter;
 
 /// The descriptors that a command begins with.
 #[derive(Debug)]
@@ -168,6 +169,11 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Gives one number for the state of the private places; `None` where it cannot be told.
     fn traces(&self, _limit: Duration) -> Option<u64> {
+        None
+    }
+
+    /// Lends what bounds the place, where something does.
+    fn limiter(&self) -> Option<&Limiter> {
         None
     }
 

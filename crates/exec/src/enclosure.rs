@@ -10,12 +10,14 @@ use cofferdam_core::event::{NewEvent, Severity, Subject, event_type};
 use cofferdam_core::id::EnclosureId;
 use cofferdam_core::outcome::{CommandOutcome, EndedBy, Isolation, IsolationLevel};
 use cofferdam_core::ports::PublishedPort;
-use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec, StreamPlan, Variable};
+use cofferdam_core::spec::{CommandSpec, Digest, EnclosureSpec, Mechanism, StreamPlan, Variable};
+use cofferdam_sandbox::GroupPlan;
 use serde_json::json;
 
 use crate::backend::{Backend, Extra};
 use crate::files::Workers;
 use crate::guard::Guard;
+use crate::limits::{self, Limiter};
 use crate::network::Door;
 use crate::plane::Plane;
 use crate::ports::Ports;
@@ -330,13 +332,17 @@ struct Planned {
     hash: Digest,
     spec: EnclosureSpec,
     isolation: Isolation,
+    /// The control group that bounds it, to be made.
+    group: Option<GroupPlan>,
 }
 
 impl Planned {
     fn new(plane: &Plane, spec: &EnclosureSpec, requested: IsolationLevel) -> Self {
         let (milliseconds, random) = plane.ambient().id_parts();
+        let id = EnclosureId::new(milliseconds, random);
         Self {
-            id: EnclosureId::new(milliseconds, random),
+            group: limits::plan(|| plane.control_trees(), spec, id.as_str()),
+            id,
             hash: spec.hash(),
             spec: spec.clone(),
             isolation: isolation(spec, requested),
@@ -344,13 +350,17 @@ impl Planned {
     }
 
     fn intent(&self, plane: &Plane, subject: &Subject) -> NewEvent {
-        let data = json!({
+        let mut data = json!({
             "enclosure_id": self.id,
             "spec_hash": self.hash,
             "provider": self.spec.provider,
             "scratch": self.spec.scratch,
             "lease": plane.lease(),
         });
+        if let Some(group) = &self.group {
+            let paths: Vec<BytePath> = group.paths().map(BytePath::from).collect();
+            data["control_groups"] = json!(paths);
+        }
         plane.event(
             subject,
             event_type::ISOLATION_INTENDED,
@@ -370,14 +380,15 @@ impl Planned {
             id,
             hash,
             spec,
-            isolation,
+            mut isolation,
+            group,
         } = self;
         let about = About {
             plane,
             subject,
             id: &id,
         };
-        let raised = raise(&about, &spec, occupancy).map_err(|problem| {
+        let raised = raise(&about, &spec, occupancy, group.as_ref()).map_err(|problem| {
             let data = json!({"enclosure_id": id, "reason": "failed", "problem": problem});
             plane.record_later(subject, event_type::ISOLATION_ENDED, Severity::Error, data);
             problem
@@ -389,6 +400,10 @@ impl Planned {
             door,
             backend,
         } = raised?;
+        if backend.limiter().is_some_and(Limiter::has_group) {
+            isolation.enforced_by.push(Mechanism::Cgroup);
+            isolation.enforced_by.sort_unstable();
+        }
         plane.record_later(
             subject,
             event_type::ISOLATION_ENCLOSED,
@@ -492,7 +507,12 @@ struct Raised {
     backend: Box<dyn Backend>,
 }
 
-fn raise(about: &About<'_>, spec: &EnclosureSpec, occupancy: Occupancy) -> Result<Raised, Problem> {
+fn raise(
+    about: &About<'_>,
+    spec: &EnclosureSpec,
+    occupancy: Occupancy,
+    group: Option<&GroupPlan>,
+) -> Result<Raised, Problem> {
     // Ports are asked of the keeper while commands run, and so is the listener of a way out.
     let occupancy = if spec.ports.is_empty() && spec.egress.is_none() {
         occupancy
@@ -506,7 +526,7 @@ fn raise(about: &About<'_>, spec: &EnclosureSpec, occupancy: Occupancy) -> Resul
         None
     };
     let guard = Guard::new(&spec.protections, &spec.mounts)?;
-    let backend = provider::enclose(plane, spec, occupancy)?;
+    let backend = provider::enclose(plane, spec, occupancy, group)?;
     // A file that was replaced while the walls went up would lie bare behind them.
     if let Some(problem) = guard.as_ref().and_then(Guard::look) {
         return Err(problem);

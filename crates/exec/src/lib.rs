@@ -19,6 +19,7 @@ mod guard;
 mod hints;
 pub mod home;
 pub mod host;
+mod limits;
 mod network;
 mod output;
 mod pager;

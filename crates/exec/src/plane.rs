@@ -13,6 +13,7 @@ use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
 use cofferdam_core::ports::PublishedPort;
 use cofferdam_core::spec::EnclosureSpec;
 use cofferdam_journal::{DataDir, Journal, JournalError, Lease, MemoryJournal, SystemAmbient};
+use cofferdam_sandbox::ControlTrees;
 use serde_json::Value;
 
 use crate::enclosure::{self, Enclosure};
@@ -59,6 +60,7 @@ struct Inner {
     spawner: OnceLock<Spawner>,
     port_hook: OnceLock<PortHook>,
     network: NetworkState,
+    control_trees: OnceLock<ControlTrees>,
 }
 
 impl Drop for Inner {
@@ -83,6 +85,11 @@ enum Held {
 }
 
 impl Plane {
+    /// Gives this process's places in the hierarchies of control groups; looked up once.
+    pub(crate) fn control_trees(&self) -> ControlTrees {
+        self.0.control_trees.get_or_init(ControlTrees::find).clone()
+    }
+
     /// Opens a plane, takes its lease, and settles what planes that died have left.
     ///
     /// # Errors
@@ -127,6 +134,7 @@ impl Plane {
             spawner: OnceLock::new(),
             port_hook: OnceLock::new(),
             network: NetworkState::default(),
+            control_trees: OnceLock::new(),
         })))
     }
 

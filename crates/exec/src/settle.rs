@@ -12,6 +12,7 @@ use cofferdam_core::event::{Event, INTENT_RULES, NewEvent, Severity, event_type}
 use cofferdam_core::id::CommandId;
 use cofferdam_core::outcome::Status;
 use cofferdam_journal::{DataDir, Journal, JournalError, dead_leases, unsettled};
+use cofferdam_sandbox::remove_control_group;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -167,12 +168,27 @@ fn enclosure(data: &DataDir, ambient: &dyn Ambient, intent: &Event, events: &mut
         .and_then(Value::as_str)
         .unwrap_or_default();
     let removed = BytePath::parse(scratch).is_ok_and(|path| remove_scratch(data, path.as_path()));
+    let mut data = json!({
+        "enclosure_id": id,
+        "reason": "plane_died",
+        "scratch_removed": removed,
+    });
+    // Written down before they were made, under a name that nobody else has.
+    let groups = intent.data.get("control_groups").and_then(Value::as_array);
+    if let Some(groups) = groups {
+        let gone = groups
+            .iter()
+            .filter_map(|one| BytePath::parse(one.as_str()?).ok())
+            .filter(|path| remove_control_group(path.as_path()))
+            .count();
+        data["control_groups_removed"] = json!(gone == groups.len());
+    }
     events.push(new_event(
         ambient,
         &intent.subject(),
         event_type::ISOLATION_ENDED,
         Severity::Warning,
-        json!({"enclosure_id": id, "reason": "plane_died", "scratch_removed": removed}),
+        data,
     ));
 }
 

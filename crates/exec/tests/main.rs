@@ -8,6 +8,8 @@ mod conformance;
 mod home;
 #[path = "main/kills.rs"]
 mod kills;
+#[path = "main/limits.rs"]
+mod limits;
 #[path = "main/network.rs"]
 mod network;
 #[path = "main/pool.rs"]

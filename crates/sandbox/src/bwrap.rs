@@ -260,7 +260,7 @@ impl From<&spec::Identity> for Identity {
 }
 
 /// Describes the start of bubblewrap with the keeper as its first process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct BwrapStart<'a> {
     /// The program, by absolute path.
     pub program: &'a BytePath,
@@ -280,8 +280,8 @@ pub struct BwrapStart<'a> {
     pub identity: Option<&'a Identity>,
     /// A Landlock ruleset without rules on files, since those forbid mounting.
     pub landlock: Option<BorrowedFd<'a>>,
-    /// `cgroup.procs` of a control group to join.
-    pub control_group: Option<BorrowedFd<'a>>,
+    /// `cgroup.procs` of each control group to join.
+    pub control_groups: Vec<BorrowedFd<'a>>,
 }
 
 /// Starts bubblewrap with the keeper inside.
@@ -334,7 +334,7 @@ pub fn start_bwrap(start: &BwrapStart<'_>) -> Result<Spawned, SandboxError> {
     spawning.identity = start.identity.cloned();
     spawning.new_session = true;
     spawning.landlock = start.landlock;
-    spawning.control_group = start.control_group;
+    spawning.control_groups.clone_from(&start.control_groups);
     spawn(&spawning)
 }
 

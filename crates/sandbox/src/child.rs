@@ -28,7 +28,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) directory_path: *const c_char,
     pub(crate) directory_fd: c_int,
     pub(crate) landlock_fd: c_int,
-    pub(crate) control_group_fd: c_int,
+    /// `cgroup.procs` of each group to join.
+    pub(crate) control_groups: &'a [c_int],
     pub(crate) seccomp: Option<libc::sock_fprog>,
     pub(crate) identity: Option<&'a Identity>,
     pub(crate) limits: &'a [Limit],
@@ -159,9 +160,9 @@ unsafe fn unblock_signals() {
 }
 
 unsafe fn join_control_group(plan: &Plan<'_>) -> Outcome {
-    if plan.control_group_fd >= 0 {
+    for group in plan.control_groups {
         // SAFETY: writes one byte of a constant.
-        let written = unsafe { libc::write(plan.control_group_fd, b"0".as_ptr().cast(), 1) };
+        let written = unsafe { libc::write(*group, b"0".as_ptr().cast(), 1) };
         check(Step::ControlGroup, written as c_long)?;
     }
     Ok(())

@@ -50,7 +50,10 @@ pub use bwrap::{
 pub use capabilities::{
     drop_all_capabilities, set_dumpable, set_no_new_privileges, set_process_name, set_subreaper,
 };
-pub use cgroup::ControlGroup;
+pub use cgroup::{
+    ControlGroup, ControlTrees, GroupDirectory, GroupEvents, GroupLimits, GroupPlan, Hierarchy,
+    remove_control_group,
+};
 pub use error::{SandboxError, Step};
 pub use foreground::{ForegroundLook, ForegroundSleep, ForegroundWatch, signal_group};
 pub use landlock::{

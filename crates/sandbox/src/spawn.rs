@@ -92,7 +92,7 @@ pub struct Spawn<'a> {
     /// [`crate::default_signals`] and set none since. Saves a system call for each.
     pub keeps_signals: bool,
     /// `cgroup.procs` of a control group to join, open for writing.
-    pub control_group: Option<BorrowedFd<'a>>,
+    pub control_groups: Vec<BorrowedFd<'a>>,
 }
 
 impl Spawn<'_> {
@@ -117,7 +117,7 @@ impl Spawn<'_> {
             subreaper: false,
             umask: None,
             keeps_signals: false,
-            control_group: None,
+            control_groups: Vec::new(),
         }
     }
 }
@@ -194,6 +194,7 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
         .map(|score| CString::new(score.to_string()))
         .transpose()
         .map_err(|_| refuse(libc::EINVAL))?;
+    let groups: Vec<RawFd> = spec.control_groups.iter().map(AsRawFd::as_raw_fd).collect();
     let mut plan = child::Plan {
         paths: paths.as_ptr(),
         argv: argv.as_ptr(),
@@ -203,7 +204,7 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Spawned, SandboxError> {
         directory_path,
         directory_fd,
         landlock_fd: spec.landlock.map_or(-1, |fd| fd.as_raw_fd()),
-        control_group_fd: spec.control_group.map_or(-1, |fd| fd.as_raw_fd()),
+        control_groups: &groups,
         seccomp: spec.seccomp.map(SeccompProgram::as_raw),
         identity: spec.identity.as_ref(),
         limits: &spec.limits,

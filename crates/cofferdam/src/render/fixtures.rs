@@ -57,6 +57,8 @@ pub(crate) fn outcome(status: Status) -> CommandOutcome {
         usage: Usage::default(),
         timeout_ms: None,
         timeout_clamped: false,
+        limits: Vec::new(),
+        reasons: Vec::new(),
         undone: Vec::new(),
         error: None,
     }

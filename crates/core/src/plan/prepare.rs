@@ -257,7 +257,7 @@ fn limits(policy: &EffectivePolicy) -> ResourceLimits {
         memory_bytes: own.memory.map(|one| one.value.0),
         tasks: own.tasks.map(|one| one.value),
         cpu_seconds: own.cpu.map(|one| one.value.get().ceil() as u64),
-        open_files: None,
+        open_files: own.open_files.map(|one| one.value),
         file_bytes: None,
         output_bytes: own.output.map(|one| one.value.0),
     }
@@ -393,7 +393,7 @@ fn gaps(
     if policy.limits.memory.is_some() || policy.limits.cpu.is_some() {
         list.push(gap(
             "limits",
-            "memory and processor time are bounded for each process by itself",
+            "processor time, and memory where no control group can be made, are bounded for each process by itself: the result says which",
         ));
     }
     list

@@ -211,15 +211,18 @@ pub enum Caches {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitDocument {
-    /// Memory of one process, in bytes.
+    /// Memory of a whole enclosure, in bytes; of each process where no control group can be made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
-    /// Processes and threads.
+    /// Processes and threads of a whole enclosure; of the user where no control group can be made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
     /// Processor time of one process, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Seconds>,
+    /// Open files of one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
     /// Time until a command is ended, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall: Option<Seconds>,

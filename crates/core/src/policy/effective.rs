@@ -164,12 +164,15 @@ pub struct EffectiveEnvironment {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EffectiveLimits {
-    /// Memory of one process.
+    /// Memory.
     pub memory: Option<Sourced<ByteSize>>,
     /// Processes and threads.
     pub tasks: Option<Sourced<u64>>,
     /// Processor time of one process.
     pub cpu: Option<Sourced<Seconds>>,
+    /// Open files of one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<Sourced<u64>>,
     /// Time until a command is ended.
     pub wall: Option<Sourced<Seconds>>,
     /// Time without output until a command is ended.

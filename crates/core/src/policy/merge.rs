@@ -226,6 +226,7 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
         set_limit(&mut policy.limits.memory, limits.memory, layer);
         set_limit(&mut policy.limits.tasks, limits.tasks, layer);
         set_limit(&mut policy.limits.cpu, limits.cpu, layer);
+        set_limit(&mut policy.limits.open_files, limits.open_files, layer);
         set_limit(&mut policy.limits.wall, limits.wall, layer);
         set_limit(&mut policy.limits.idle, limits.idle, layer);
         set_limit(&mut policy.limits.output, limits.output, layer);
@@ -375,6 +376,10 @@ fn hold_ceiling(
                 over("limits.memory", exceeds(own.memory, limits.memory)),
                 over("limits.tasks", exceeds(own.tasks, limits.tasks)),
                 over("limits.cpu", exceeds(own.cpu, limits.cpu)),
+                over(
+                    "limits.open_files",
+                    exceeds(own.open_files, limits.open_files),
+                ),
                 over("limits.wall", exceeds(own.wall, limits.wall)),
                 over("limits.idle", exceeds(own.idle, limits.idle)),
                 over("limits.output", exceeds(own.output, limits.output)),

@@ -236,6 +236,7 @@ pub(super) fn narrow(
         narrower.bound("limits.memory", &mut own.memory, limits.memory);
         narrower.bound("limits.tasks", &mut own.tasks, limits.tasks);
         narrower.bound("limits.cpu", &mut own.cpu, limits.cpu);
+        narrower.bound("limits.open_files", &mut own.open_files, limits.open_files);
         narrower.bound("limits.wall", &mut own.wall, limits.wall);
         narrower.bound("limits.idle", &mut own.idle, limits.idle);
         narrower.bound("limits.output", &mut own.output, limits.output);

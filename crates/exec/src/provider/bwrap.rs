@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -19,6 +20,7 @@ use super::keeper::{KeeperBackend, Process};
 use super::scratch::CacheLayers;
 use crate::backend::Backend;
 use crate::host::problem_of;
+use crate::limits::Limiter;
 use crate::plane::Plane;
 
 /// How long the walls may take to stand; a loaded machine is slow, a hung one must not hang us.
@@ -30,7 +32,10 @@ pub(super) fn enclose(
     plane: &Plane,
     spec: &EnclosureSpec,
     occupancy: Occupancy,
+    limiter: Limiter,
 ) -> Result<Box<dyn Backend>, Problem> {
+    let limiter = Arc::new(limiter);
+    let held = Arc::clone(&limiter);
     let Some(program) = spec.program.clone() else {
         return Err(problem_of(&BwrapProblem::Missing));
     };
@@ -69,7 +74,7 @@ pub(super) fn enclose(
                 null: null.as_fd(),
                 identity: other.as_ref(),
                 landlock: None,
-                control_group: None,
+                control_groups: held.processes(),
             })
         })?
         .map_err(|error| start_problem(spec.provider, &error))?;
@@ -85,7 +90,7 @@ pub(super) fn enclose(
         _layers: Some(layers),
     };
     // Held until the keeper has answered: dropping it takes everything down again.
-    let standing = KeeperBackend::new(spec, process, occupancy);
+    let standing = KeeperBackend::new(spec, process, occupancy, limiter);
     let greeting = match occupancy {
         Occupancy::Many => client.begin_hello(&setup(spec), 1).and_then(|supervisors| {
             if readable(&client, STANDING) {

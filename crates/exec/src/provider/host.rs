@@ -1,6 +1,7 @@
 //! Direct and Landlock: the keeper runs on the host, a subreaper over everything it starts.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::spec::{EnclosureSpec, ProviderKind};
@@ -13,12 +14,19 @@ use cofferdam_sandbox::{
 use super::Occupancy;
 use super::keeper::{KeeperBackend, Process};
 use crate::backend::Backend;
+use crate::limits::Limiter;
 use crate::plane::Plane;
 
 /// The descriptor on which a keeper finds its channel.
 pub(super) const CHANNEL: i32 = 3;
 
-pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Backend>, Problem> {
+pub(super) fn enclose(
+    plane: &Plane,
+    spec: &EnclosureSpec,
+    limiter: Limiter,
+) -> Result<Box<dyn Backend>, Problem> {
+    let limiter = Arc::new(limiter);
+    let held = Arc::clone(&limiter);
     let program = plane.keeper()?;
     let (ours, theirs) = message_pair().map_err(|error| start_problem(spec.provider, &error))?;
     let identity = identity(spec);
@@ -44,11 +52,12 @@ pub(super) fn enclose(plane: &Plane, spec: &EnclosureSpec) -> Result<Box<dyn Bac
             keeper.identity = identity;
             keeper.new_session = true;
             keeper.no_new_privileges = true;
+            keeper.control_groups = held.processes();
             spawn(&keeper)
         })?
         .map_err(|error| start_problem(spec.provider, &error))?;
     let client = KeeperClient::new(ours);
-    let backend = KeeperBackend::new(spec, Process::alone(child), Occupancy::Many);
+    let backend = KeeperBackend::new(spec, Process::alone(child), Occupancy::Many, limiter);
     let (_, supervisors) = client.hello(&setup(spec), 1).map_err(|error| {
         Problem::new(
             ErrorCode::ProviderUnavailable,

@@ -12,16 +12,12 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::limits;
 use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
-use cofferdam_core::spec::{
-    CommandSpec, EnclosureSpec, Mount, Network, ProviderKind, ResourceLimits, Variable,
-};
+use cofferdam_core::spec::{CommandSpec, EnclosureSpec, Mount, Network, ProviderKind, Variable};
 use cofferdam_keeper::{
     ChannelError, ClientError, Exited, FileClient, FileReply, FileRequest, KeeperClient,
     SignalTarget, SpawnRequest, SupervisorClient, SupervisorReply,
 };
-use cofferdam_sandbox::{
-    Access, ExitStatus, Limit, PathRule, Resource, SandboxError, Spawned, Step, Swept,
-};
+use cofferdam_sandbox::{Access, ExitStatus, PathRule, SandboxError, Spawned, Step, Swept};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -32,6 +28,7 @@ use crate::backend::{
     Backend, Ended, Exit, Extra, InnerNetwork, KeptTree, Recipient, RunningCommand, Started, Stdio,
 };
 use crate::files::{FileFault, FileWorker};
+use crate::limits::Limiter;
 
 /// How long the processes of a place may take to leave before they are killed.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -58,7 +55,7 @@ struct Shared {
     process: Mutex<Option<Process>>,
     standing: AtomicBool,
     environment: Vec<Variable>,
-    limits: ResourceLimits,
+    limiter: Arc<Limiter>,
     /// Whether Landlock decides about files, so that a terminal needs a rule of its own.
     terminal_rule: bool,
     namespace: bool,
@@ -100,7 +97,12 @@ impl Process {
 impl KeeperBackend {
     /// Takes over what was started for a place. Until a keeper is attached, nothing can be started
     /// in it; dropping it ends everything.
-    pub(crate) fn new(spec: &EnclosureSpec, process: Process, occupancy: Occupancy) -> Self {
+    pub(crate) fn new(
+        spec: &EnclosureSpec,
+        process: Process,
+        occupancy: Occupancy,
+        limiter: Arc<Limiter>,
+    ) -> Self {
         Self(Arc::new(Shared {
             keeper: Mutex::default(),
             idle: Mutex::default(),
@@ -109,7 +111,7 @@ impl KeeperBackend {
             process: Mutex::new(Some(process)),
             standing: AtomicBool::new(true),
             environment: spec.environment.clone(),
-            limits: spec.limits.clone(),
+            limiter,
             terminal_rule: !spec.landlock.paths.is_empty(),
             namespace: spec.provider == ProviderKind::Bwrap,
             private: private_places(spec),
@@ -211,6 +213,7 @@ impl Shared {
         let Some(process) = lock(&self.process).take() else {
             return EndedBy::Itself;
         };
+        let grouped = self.limiter.kill();
         let gently = wait_for(&process.child, LEAVE);
         if !gently {
             if let Some(inner) = process.status.as_ref().and_then(inner) {
@@ -219,7 +222,9 @@ impl Shared {
             let _ = cofferdam_sandbox::signal_pidfd(process.child.pidfd.as_fd(), SIGKILL);
             wait_for(&process.child, LEAVE);
         }
-        if self.namespace {
+        if grouped {
+            EndedBy::Cgroup
+        } else if self.namespace {
             EndedBy::Namespace
         } else {
             EndedBy::Sweep
@@ -289,7 +294,7 @@ impl Backend for KeeperBackend {
             cwd: command.cwd.as_bytes().to_vec(),
             descriptors: vec![0, 1, 2],
             controlling_terminal: false,
-            limits: merged_limits(&shared.limits, &command.limits),
+            limits: shared.limiter.of_process(&command.limits),
             oom_score_adjustment: Some(300),
             umask: None,
             extra_paths: Vec::new(),
@@ -427,6 +432,10 @@ impl Backend for KeeperBackend {
             self.0.recycle(supervisor);
         }
         answers
+    }
+
+    fn limiter(&self) -> Option<&Limiter> {
+        Some(&self.0.limiter)
     }
 
     fn network(&self) -> Option<Arc<dyn InnerNetwork>> {
@@ -731,37 +740,6 @@ const fn libc_enoent() -> i32 {
 
 const fn libc_enotdir() -> i32 {
     rustix::io::Errno::NOTDIR.raw_os_error()
-}
-
-/// Makes resource limits of the process from those of the enclosure and of the command; the
-/// smaller of two holds.
-fn merged_limits(place: &ResourceLimits, command: &ResourceLimits) -> Vec<Limit> {
-    let smaller = |a: Option<u64>, b: Option<u64>| match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
-    [
-        (
-            Resource::AddressSpace,
-            smaller(place.memory_bytes, command.memory_bytes),
-        ),
-        (Resource::Processes, smaller(place.tasks, command.tasks)),
-        (
-            Resource::Cpu,
-            smaller(place.cpu_seconds, command.cpu_seconds),
-        ),
-        (
-            Resource::OpenFiles,
-            smaller(place.open_files, command.open_files),
-        ),
-        (
-            Resource::FileSize,
-            smaller(place.file_bytes, command.file_bytes),
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(resource, value)| value.map(|value| Limit { resource, value }))
-    .collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -12,8 +12,10 @@ use std::os::fd::OwnedFd;
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::spec::{EnclosureSpec, ProviderKind};
+use cofferdam_sandbox::GroupPlan;
 
 use crate::backend::Backend;
+use crate::limits::Limiter;
 use crate::plane::Plane;
 pub(crate) use scratch::{Scratch, needs_scratch, remove_tree};
 
@@ -40,10 +42,12 @@ pub(crate) fn enclose(
     plane: &Plane,
     spec: &EnclosureSpec,
     occupancy: Occupancy,
+    group: Option<&GroupPlan>,
 ) -> Result<Box<dyn Backend>, Problem> {
+    let limiter = Limiter::set_up(group, spec);
     match spec.provider {
-        ProviderKind::Direct | ProviderKind::Landlock => host::enclose(plane, spec),
-        ProviderKind::Bwrap => bwrap::enclose(plane, spec, occupancy),
+        ProviderKind::Direct | ProviderKind::Landlock => host::enclose(plane, spec, limiter),
+        ProviderKind::Bwrap => bwrap::enclose(plane, spec, occupancy, limiter),
         ProviderKind::Memory => match plane.script() {
             Some(script) => Ok(Box::new(memory::MemoryBackend::new(script.clone()))),
             None => Err(Problem::new(

@@ -20,6 +20,7 @@ use crate::backend::{Backend, Extra, Foreground, KeptTree, Stdio};
 use crate::background::Shelf;
 use crate::control::{Control, TerminalSize};
 use crate::enclosure::Place;
+use crate::limits::Limiter;
 use crate::output::OutputSink;
 use crate::plane::Plane;
 use crate::protect::{self, Snapshot};
@@ -253,6 +254,8 @@ impl<'a> Prepared<'a> {
         control.tell_intended();
         let mut facts = Facts::new(place, &command, &command_id, timeout_clamped, shelf);
         let mut kept = Kept::default();
+        let limiter = backend.limiter();
+        let met = limiter.map(Limiter::look).unwrap_or_default();
         if let Some(door) = place.door() {
             door.begin(&command_id, &subject);
         }
@@ -274,6 +277,10 @@ impl<'a> Prepared<'a> {
         }
         if let Some(door) = place.door() {
             facts.refused = door.end(&command_id);
+        }
+        if let Some(limiter) = limiter {
+            facts.limits = limiter.effective().to_vec();
+            facts.reasons = limiter.met_since(met);
         }
         facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
         let (outcome, told) = facts.finish(plane.ambient().monotonic().saturating_sub(began));

@@ -6,7 +6,8 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::id::CommandId;
 use cofferdam_core::outcome::{
-    CommandOutcome, Denial, DenialSource, OutputReference, Status, signal_name,
+    CommandOutcome, Denial, DenialSource, LimitInEffect, LimitReason, OutputReference, Status,
+    signal_name,
 };
 use cofferdam_core::spec::CommandSpec;
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use crate::backend::{Ended, Exit};
 use crate::background::{Shelf, order_value};
 use crate::enclosure::Place;
 use crate::hints;
+use crate::limits;
 use crate::output::{Stream, text_tail};
 use crate::protect::{Change, undone};
 
@@ -40,6 +42,9 @@ pub(super) struct Facts<'a> {
     pub(super) refused: Vec<Denial>,
     /// Whether something that was let live may still write to the command's streams.
     pub(super) holds_pipes: bool,
+    pub(super) limits: Vec<LimitInEffect>,
+    /// Bounds that were met.
+    pub(super) reasons: Vec<LimitReason>,
     clamped: bool,
 }
 
@@ -61,6 +66,8 @@ impl<'a> Facts<'a> {
             changes: Vec::new(),
             refused: Vec::new(),
             holds_pipes: false,
+            limits: Vec::new(),
+            reasons: Vec::new(),
             clamped,
         }
     }
@@ -77,7 +84,9 @@ impl<'a> Facts<'a> {
         let (output, _, cut) = text_tail(&arrival, arrival_whole);
         let exit = self.ended.as_ref().map(|ended| ended.exit);
         let hints = if status == Status::Failed {
-            hints::guess(&output, &self.place.spec)
+            let mut hints = hints::guess(&output, &self.place.spec);
+            hints.extend(limits::guess(&output, self.ended.as_ref(), &self.limits));
+            hints
         } else {
             Vec::new()
         };
@@ -151,6 +160,8 @@ impl<'a> Facts<'a> {
             usage: ended.map(|one| one.usage).unwrap_or_default(),
             timeout_ms: self.command.timeout_ms,
             timeout_clamped: self.clamped,
+            limits: std::mem::take(&mut self.limits),
+            reasons: std::mem::take(&mut self.reasons),
             undone: undone(&self.changes),
             error,
         };

@@ -3,7 +3,8 @@
 use std::os::fd::AsFd;
 
 use cofferdam_sandbox::{
-    Directory, ExitStatus, Identity, Limit, Program, Resource, Spawn, Step, sealed_program, spawn,
+    ControlGroup, ControlTrees, Directory, ExitStatus, GroupLimits, Identity, Limit, Program,
+    Resource, Spawn, Step, sealed_program, spawn,
 };
 
 use crate::helper::{program, run, words};
@@ -229,28 +230,70 @@ fn many_threads_may_spawn_at_once() {
     }
 }
 
+fn own_group(name: &str, limits: GroupLimits) -> Option<ControlGroup> {
+    let name = format!("{name}-{}", std::process::id());
+    let plan = ControlTrees::find().plan(&name, limits);
+    let made = plan.as_ref().map(ControlGroup::create);
+    match made {
+        Some(Ok(group)) => Some(group),
+        other => {
+            println!("skipped: no control group of our own here: {other:?}");
+            None
+        }
+    }
+}
+
+const LIMITS: GroupLimits = GroupLimits {
+    memory: Some(64 << 20),
+    tasks: Some(16),
+};
+
 #[test]
 fn a_control_group_ends_everything_in_it() {
-    let name = format!("cofferdam-test-{}", std::process::id());
-    let group = match cofferdam_sandbox::ControlGroup::create(&name) {
-        Ok(group) => group,
-        Err(error) => {
-            println!("skipped: no control group of our own here: {error}");
-            return;
-        }
+    let Some(group) = own_group("test-kill", LIMITS) else {
+        return;
     };
     let mut spec = program(&[
         "sh",
         "-c",
         "setsid sleep 600 & setsid sleep 600 & exec sleep 600",
     ]);
-    spec.control_group = Some(group.as_fd());
+    spec.control_groups = group.processes();
     let child = spawn(&spec).expect("started");
     assert!(!group.is_empty());
-    group.kill().expect("killed");
+    group.kill();
     let status = cofferdam_sandbox::wait_pid(child.pid).expect("ours").status;
     assert!(matches!(status, ExitStatus::Signal { number: 9, .. }));
     drop(group);
     // Its name is free again, so it is gone.
-    drop(cofferdam_sandbox::ControlGroup::create(&name).expect("made again"));
+    drop(own_group("test-kill", LIMITS).expect("made again"));
+}
+
+#[test]
+fn b10_a_control_group_bounds_tasks_and_memory_and_counts() {
+    let Some(group) = own_group("test-bounds", LIMITS) else {
+        return;
+    };
+    if group.tasks().is_some() {
+        let mut spec = program(&[
+            "sh",
+            "-c",
+            "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 600 & done",
+        ]);
+        spec.control_groups = group.processes();
+        let child = spawn(&spec).expect("started");
+        cofferdam_sandbox::wait_pid(child.pid).expect("ours");
+        assert!(group.events().refused_tasks > 0);
+        while !group.is_empty() {
+            group.kill();
+        }
+    }
+    if group.memory().is_some() {
+        let mut spec = program(&["sh", "-c", "a=x; while :; do a=$a$a; done"]);
+        spec.control_groups = group.processes();
+        let child = spawn(&spec).expect("started");
+        let status = cofferdam_sandbox::wait_pid(child.pid).expect("ours").status;
+        assert!(matches!(status, ExitStatus::Signal { number: 9, .. }));
+        assert!(group.events().oom_kills > 0);
+    }
 }
