@@ -1,5 +1,6 @@
 //! The command line as types; their doc comments are the help.
 
+pub(crate) mod call;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod review;
@@ -14,6 +15,7 @@ use anstyle::{AnsiColor, Style};
 use clap::builder::Styles;
 use clap::{Args, Parser, Subcommand};
 
+use call::{CallArguments, McpArguments};
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
 use review::{
@@ -136,8 +138,12 @@ pub(crate) enum TopCommand {
     Verifier,
     /// Show the state of the whole in a few lines
     Summary,
-    /// Serve the read-only visibility API over HTTP
-    Serve(ServeArguments),
+    /// Serve operations on a workspace, and what happened, over HTTP
+    Serve(Box<ServeArguments>),
+    /// Offer operations on a workspace as tools over MCP
+    Mcp(Box<McpArguments>),
+    /// Call an operation: of a server, or here
+    Call(Box<CallArguments>),
     /// Tell what this machine can enforce, and help to enforce more
     Doctor(DoctorArguments),
     /// Watch three tasks work in a throwaway repository

@@ -1,10 +1,12 @@
 //! What each command does.
 
+mod call;
 mod demo;
 mod doctor;
 mod events;
 mod explain;
 mod journal;
+mod mcp;
 mod policy;
 mod policy_watch;
 mod profile;
@@ -53,6 +55,8 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Doctor(arguments) => doctor::doctor(context, &arguments),
         TopCommand::Demo(arguments) => demo::demo(context, &arguments),
         TopCommand::Serve(arguments) => serve::serve(context, &arguments),
+        TopCommand::Mcp(arguments) => mcp::mcp(context, &arguments),
+        TopCommand::Call(arguments) => call::call(context, &arguments),
         TopCommand::Topology => view::topology(context),
         TopCommand::Evidence(arguments) => view::evidence(context, &arguments),
         TopCommand::Threads(arguments) => view::threads(context, &arguments),

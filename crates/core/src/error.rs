@@ -209,6 +209,8 @@ codes! {
     ScopeMissing = "scope_missing";
     /// There is nothing at this address.
     NoSuchResource = "no_such_resource";
+    /// No server answers, and what was asked for outlives a single call.
+    ServerUnreachable = "server_unreachable";
     /// Another server has this data directory.
     ServerRunning = "server_running";
     /// An operation of the system failed.

@@ -15,6 +15,7 @@
 //! The design that these types follow is told in `ARCHITECTURE.md`.
 
 pub mod ambient;
+pub mod announce;
 pub mod authority;
 pub mod bytes;
 pub mod commands;

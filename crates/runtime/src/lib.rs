@@ -16,6 +16,7 @@
 //! Everything is synchronous: the calling thread waits. `Control` reaches into it from others.
 
 mod decide;
+mod describe;
 mod host;
 mod idempotency;
 mod options;

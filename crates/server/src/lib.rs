@@ -1,8 +1,10 @@
-//! Cofferdam's HTTP surface: what happened and what runs, for reading only.
+//! Cofferdam's front doors for programs: HTTP and MCP, over one table of operations.
 //!
 //! A [`Server`] listens on a loopback address, asks for a bearer token, and answers from the journal:
 //! everything that it shows is a projection of events, nothing is kept here but a state that can be
-//! folded again. It cannot change anything: every verb but `GET` and `HEAD` is refused.
+//! folded again. With an [`OperationHost`] it also carries out the operations of the
+//! [`OperationTable`], `POST /api/v1/<operation>`; an [`McpServer`] offers the same as tools.
+//! Workspace and walls are fixed when a host is opened: what a request says only narrows them.
 //!
 //! Addresses, problem codes and shapes are told by `/api/openapi.json`, which is made from the same
 //! table as the routes. The design is told in `ARCHITECTURE.md`, the attackers in
@@ -31,6 +33,7 @@ mod calls;
 mod connection;
 mod error;
 mod gate;
+mod mcp;
 mod openapi;
 mod operations;
 mod problem;
@@ -42,9 +45,11 @@ mod terminals;
 mod token;
 
 pub use error::ServerError;
+pub use mcp::{McpServer, McpStop, result_text};
 pub use openapi::document as openapi_document;
 pub use operations::{
-    Annotations, Operation, OperationContext, OperationHost, OperationTable, Scope,
+    Annotations, Field, FieldKind, Operation, OperationContext, OperationHost, OperationTable,
+    Scope, fields, reference_page,
 };
 pub use routes::{EventsPage, MessagesPage, View};
 pub use server::{Server, ServerOptions, StopHandle};

@@ -114,9 +114,9 @@ pub(crate) const fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::Cancelled
         | ErrorCode::MergeConflict => StatusCode::CONFLICT,
         ErrorCode::SessionLimit => StatusCode::TOO_MANY_REQUESTS,
-        ErrorCode::JournalLocked | ErrorCode::ProviderUnavailable => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        ErrorCode::JournalLocked
+        | ErrorCode::ProviderUnavailable
+        | ErrorCode::ServerUnreachable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

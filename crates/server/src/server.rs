@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_core::ambient::Ambient;
+use cofferdam_core::announce::{ANNOUNCEMENT_FILE, Announcement, LOCK_FILE};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_journal::{DataDir, Journal};
 use tokio::sync::watch;
@@ -17,13 +18,18 @@ use crate::operations::OperationHost;
 use crate::projection::Projection;
 use crate::routes::{App, router};
 use crate::stream::Streams;
-use crate::token::Token;
+use crate::token::{Token, write_private};
 
 /// How long requests may take to end after the stop; then they are cut.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Threads for what blocks: each call of an operation holds one until it is done.
 const BLOCKING_THREADS: usize = 512;
+
+/// How often, and how long apart, a lock is tried again: whoever looks whether a server lives holds
+/// it for a moment.
+const LOCK_TRIES: u32 = 3;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a server needs.
 #[derive(Debug)]
@@ -86,7 +92,28 @@ pub struct Server {
     token_path: PathBuf,
     stop: watch::Sender<bool>,
     cut: Duration,
+    // Taken away before the lock is let go.
+    _announced: Announced,
     _lock: File,
+}
+
+/// The file that tells where a server listens; taken away with it.
+#[derive(Debug)]
+struct Announced(PathBuf);
+
+impl Announced {
+    fn write(path: PathBuf, announcement: &Announcement) -> io::Result<Self> {
+        let text = serde_json::to_vec(announcement)?;
+        write_private(&path, &text)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        // Without the lock it says nothing.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Ends a server from anywhere.
@@ -113,6 +140,9 @@ impl Server {
             ));
         }
         let lock = take_lock(&options.data)?;
+        // Of a server that was killed: it must not be taken for ours.
+        let announcement = options.data.path().join(ANNOUNCEMENT_FILE);
+        let _ = std::fs::remove_file(&announcement);
         let (token, token_path) = match &options.token_file {
             Some(path) => (Token::read(path)?, path.clone()),
             None => Token::of_data_directory(&options.data, options.ambient.as_ref())?,
@@ -135,6 +165,19 @@ impl Server {
         let address = listener
             .local_addr()
             .map_err(|source| failed("listen on", source))?;
+        let workspace = options.operations.as_ref().ok();
+        let announcement = Announced::write(
+            announcement,
+            &Announcement {
+                pid: std::process::id(),
+                address: address.to_string(),
+                token_file: std::path::absolute(&token_path)
+                    .unwrap_or_else(|_| token_path.clone())
+                    .into(),
+                workspace: workspace.map(|host| host.workspace().clone()),
+            },
+        )
+        .map_err(|source| failed("announce", source))?;
         let (stop, stopped) = watch::channel(false);
         let app = Arc::new(App {
             address,
@@ -151,6 +194,7 @@ impl Server {
             token_path,
             stop,
             cut: options.cut,
+            _announced: announcement,
             _lock: lock,
         })
     }
@@ -222,7 +266,7 @@ impl Server {
 
 /// Holds the data directory against other servers; the kernel lets go of it when this process ends.
 fn take_lock(data: &DataDir) -> Result<File, ServerError> {
-    let path = data.path().join("server.lock");
+    let path = data.path().join(LOCK_FILE);
     let failed = |source| ServerError::Io {
         step: "lock",
         subject: path.display().to_string(),
@@ -236,7 +280,15 @@ fn take_lock(data: &DataDir) -> Result<File, ServerError> {
         options.mode(0o600);
     }
     let mut file = options.open(&path).map_err(failed)?;
-    match file.try_lock() {
+    let mut taken = file.try_lock();
+    for _ in 0..LOCK_TRIES {
+        if !matches!(taken, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        taken = file.try_lock();
+    }
+    match taken {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();

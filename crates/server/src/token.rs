@@ -55,10 +55,12 @@ impl Token {
         let mut random = [0; 32];
         ambient.fill_random(&mut random);
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        write(&path, &token).map_err(|source| ServerError::Io {
-            step: "write",
-            subject: path.display().to_string(),
-            source,
+        write_private(&path, format!("{token}\n").as_bytes()).map_err(|source| {
+            ServerError::Io {
+                step: "write",
+                subject: path.display().to_string(),
+                source,
+            }
         })?;
         Ok((Self(token), path))
     }
@@ -76,7 +78,7 @@ impl Token {
 }
 
 /// Puts the file in its place whole, never readable by others.
-fn write(path: &Path, token: &str) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
     let unfinished = path.with_extension(format!("new-{}", std::process::id()));
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -87,7 +89,7 @@ fn write(path: &Path, token: &str) -> io::Result<()> {
     }
     options
         .open(&unfinished)
-        .and_then(|mut file| writeln!(file, "{token}"))
+        .and_then(|mut file| file.write_all(text))
         .and_then(|()| fs::rename(&unfinished, path))
         .inspect_err(|_| {
             let _ = fs::remove_file(&unfinished);

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::policy::WallArguments;
+
 /// What `events` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -96,9 +98,14 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cofferdam serve --listen 127.0.0.1:7411 --token-file ~/.config/cofferdam/token
-  curl -H \"Authorization: Bearer $(cat ~/.config/cofferdam/token)\" \\
-      http://127.0.0.1:7411/api/agents/visibility/runtime-summary
+  cofferdam serve                                operations on this workspace, and all that happened
+  cofferdam serve --workspace ~/src/app --net restricted --allow @dev
+  cofferdam call run_command --command 'make test'
+  curl -H \"Authorization: Bearer $(cat ~/.local/share/cofferdam/server.token)\" \\
+      -H 'Content-Type: application/json' -d '{\"command\": \"make test\"}' \\
+      http://127.0.0.1:7411/api/v1/run_command
+
+Workspace and walls are fixed here, for as long as it serves: a request may only narrow them.
 
 Without --token-file the token of the data directory is taken, and made where there is none. Other
 addresses than loopback are only listened on with a token file of your own.")]
@@ -109,4 +116,17 @@ pub(crate) struct ServeArguments {
     /// File whose first line is the token that every request must bring
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// File with a second token, for whoever may look and change nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) read_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) walls: ServedWalls,
+}
+
+/// The walls of what a server does. There is nobody to be asked at its terminal.
+#[derive(Debug, Args)]
+#[command(mut_arg("ask", |arg| arg.hide(true)))]
+pub(crate) struct ServedWalls {
+    #[command(flatten)]
+    pub(crate) walls: WallArguments,
 }

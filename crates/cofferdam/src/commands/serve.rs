@@ -1,20 +1,23 @@
 //! `serve`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::policy_watch::PolicyWatch;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
-use cofferdam_journal::{DataDir, Journal};
-use cofferdam_server::{Server, ServerOptions, StopHandle};
+use cofferdam_journal::DataDir;
+use cofferdam_runtime::PolicyRequest;
+use cofferdam_server::{OperationHost, Server, ServerOptions, StopHandle};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::arguments::view::ServeArguments;
+use crate::arguments::view::{ServeArguments, ServedWalls};
 use crate::context::Context;
 use crate::failure::Ending;
+use crate::launch;
 use crate::render::{GOOD, PLACE, paint};
 
 /// Carries out `serve`: answers until somebody interrupts.
@@ -27,19 +30,21 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
         .with_field("listen")
         .with_hint("write it like 127.0.0.1:7411 or [::1]:7411")
     })?;
-    let data = DataDir::open(context.data_dir()?).map_err(|error| error.to_problem())?;
-    let journal: Arc<dyn Journal> = Arc::new(context.open_journal(&data)?);
+    let policy = served_policy(context, &arguments.walls)?;
+    let runtime = Arc::new(context.runtime()?);
+    let journal = Arc::clone(runtime.journal());
+    let data = DataDir::open(runtime.data_dir()).map_err(|error| error.to_problem())?;
     let mut options = ServerOptions::new(
         listen,
         data,
         Arc::clone(&journal),
         Arc::clone(&context.ambient),
     );
-    options.token_file = arguments
-        .token_file
-        .as_ref()
-        .map(|path| context.absolute(path))
-        .transpose()?;
+    let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| context.absolute(path));
+    options.token_file = absolute(&arguments.token_file).transpose()?;
+    options.read_token_file = absolute(&arguments.read_token_file).transpose()?;
+    options.operations = OperationHost::open(runtime, policy).map(Arc::new);
+    let operations = options.operations.clone().err();
     let server = Server::bind(options).map_err(|error| error.to_problem())?;
     let signals = stop_on_signals(server.stop_handle())?;
     let watch = PolicyWatch::start(
@@ -49,6 +54,12 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     )?;
     let address = server.address();
     let token = server.token_path().to_owned();
+    if let Some(problem) = &operations {
+        // What happened can be looked at all the same.
+        context.output.note(&format!(
+            "no operations are offered here: {problem}; --workspace names another place"
+        ));
+    }
     if context.output.is_json() {
         context
             .output
@@ -68,6 +79,22 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     drop(watch);
     ended?;
     Ok(exit::SUCCESS)
+}
+
+/// Gives what the flags fix for as long as it serves.
+pub(super) fn served_policy(
+    context: &Context,
+    served: &ServedWalls,
+) -> Result<PolicyRequest, Problem> {
+    if served.walls.ask {
+        return Err(Problem::new(
+            ErrorCode::InvalidRequest,
+            "--ask is for commands on a terminal: nobody is asked at a server's",
+        )
+        .with_field("ask")
+        .with_hint("name the hosts with --allow"));
+    }
+    launch::task_policy(context, &served.walls)
 }
 
 fn stop_on_signals(stop: StopHandle) -> Result<Handle, Problem> {

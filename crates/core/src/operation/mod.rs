@@ -2,6 +2,7 @@
 
 mod background;
 mod command;
+mod environment;
 mod files;
 mod request;
 mod session;
@@ -20,6 +21,10 @@ pub use files::{
     FilesChanged, FolderEntry, FolderListing, KeptFile, ListFolder, Media, OnePath, PathAccess,
     PathChange, PathChangeKind, PathValidate, PathVerdict, ReadFile, ReadKind, RenameFile,
     RestoreFile, Segment, WriteFile, WriteMode,
+};
+pub use environment::{
+    DescribeEnvironment, Described, EnvironmentDescription, LimitsDescription, NetworkDescription,
+    ProtectedPath,
 };
 pub use request::{CommandRequest, command_form, variables};
 pub use session::{

@@ -33,6 +33,11 @@ impl OperationHost {
         })
     }
 
+    /// Lends the workspace.
+    pub fn workspace(&self) -> &BytePath {
+        self.authority.root()
+    }
+
     /// Gives what one call is carried out with.
     pub fn context(self: &Arc<Self>) -> OperationContext {
         OperationContext {

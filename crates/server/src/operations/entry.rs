@@ -84,6 +84,7 @@ pub struct Operation {
     description: &'static str,
     scope: Scope,
     annotations: Annotations,
+    outlives_call: bool,
     handle: Box<dyn Handle>,
 }
 
@@ -120,11 +121,25 @@ impl Operation {
             description,
             scope,
             annotations,
+            outlives_call: false,
             handle: Box::new(Typed {
                 handler,
                 types: PhantomData,
             }),
         }
+    }
+
+    /// Says that it is about something that outlives a call, such as a session: it needs a server
+    /// that lives on.
+    #[must_use]
+    pub fn outliving(mut self) -> Self {
+        self.outlives_call = true;
+        self
+    }
+
+    /// Tells whether it is about something that outlives a call.
+    pub const fn outlives_call(&self) -> bool {
+        self.outlives_call
     }
 
     /// Gives the name: of the route, of the tool, of the form on the command line.

@@ -7,6 +7,9 @@
 
 mod context;
 mod entry;
+mod environment;
+mod fields;
+mod page;
 mod run;
 mod session;
 mod terminal;
@@ -14,6 +17,8 @@ mod tools;
 
 pub use context::{OperationContext, OperationHost};
 pub use entry::{Annotations, Operation, Scope};
+pub use fields::{Field, FieldKind, fields};
+pub use page::reference_page;
 
 /// Every operation, in the order in which they are shown.
 #[derive(Debug)]
@@ -26,6 +31,7 @@ impl OperationTable {
             run::operations(),
             session::operations(),
             terminal::operations(),
+            environment::operations(),
             tools::operations(),
         ];
         Self(areas.into_iter().flatten().collect())

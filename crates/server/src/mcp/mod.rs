@@ -1,0 +1,286 @@
+//! The operations as tools of the Model Context Protocol, over standard input and output.
+//!
+//! Everything of the protocol's own stays in here.
+
+mod answer;
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use answer::text as result_text;
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::operation::DescribeEnvironment;
+use rmcp::ErrorData;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, InitializeResult, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, Tool,
+    ToolAnnotations,
+};
+use rmcp::service::{RequestContext, RoleServer, ServiceExt as _};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::calls::{Calls, CancelOnDrop};
+use crate::error::ServerError;
+use crate::operations::{Operation, OperationHost};
+
+/// How often a caller that asked for it is told that a call goes on.
+const PROGRESS: Duration = Duration::from_secs(2);
+/// How long calls may take to end once nobody waits for them any more.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+/// Threads for what blocks: each call holds one until it is done.
+const BLOCKING_THREADS: usize = 128;
+
+/// Offers the operations of one workspace to one client over MCP.
+#[derive(Debug)]
+pub struct McpServer {
+    calls: Arc<Calls>,
+    instructions: String,
+    stop: watch::Sender<bool>,
+}
+
+/// Ends an MCP server from anywhere.
+#[derive(Debug, Clone)]
+pub struct McpStop(watch::Sender<bool>);
+
+impl McpStop {
+    /// Cancels every call and ends the server.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl McpServer {
+    /// Takes the workspace and its walls, and describes them for the client's model.
+    pub fn new(host: Arc<OperationHost>) -> Self {
+        let described = host.context().describe(&DescribeEnvironment::default());
+        let instructions = match described {
+            Ok(described) => described.text,
+            Err(problem) => format!("Nothing can be run at present: {problem}."),
+        };
+        Self {
+            calls: Arc::new(Calls::new(Ok(host))),
+            instructions,
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// Gives a way to end it.
+    pub fn stop_handle(&self) -> McpStop {
+        McpStop(self.stop.clone())
+    }
+
+    /// Serves over standard input and output until the client closes them, on a runtime of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the client does not speak the protocol, or the threads cannot be started.
+    pub fn run_blocking(self) -> Result<(), ServerError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_name("cofferdam-mcp")
+            .enable_all()
+            .build()
+            .map_err(|source| failed("start", source))?;
+        let (input, output) = rmcp::transport::stdio();
+        let result = runtime.block_on(self.run(input, output));
+        // A thread that still reads standard input cannot be called back; it ends with the process.
+        runtime.shutdown_timeout(Duration::from_millis(100));
+        result
+    }
+
+    /// Serves over any two streams until the client closes them, on the caller's runtime. When it
+    /// returns, what the calls had started has ended.
+    ///
+    /// # Errors
+    ///
+    /// When the client does not speak the protocol.
+    pub async fn run<Input, Output>(self, input: Input, output: Output) -> Result<(), ServerError>
+    where
+        Input: AsyncRead + Send + Unpin + 'static,
+        Output: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (open, mut closed) = mpsc::channel::<()>(1);
+        let mut stopped = self.stop.subscribe();
+        let tools = Tools {
+            calls: self.calls,
+            instructions: self.instructions,
+            stop: self.stop.subscribe(),
+            open,
+        };
+        let stop = async move {
+            // An error says that nobody can stop it any more; the sender is held below.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        let serve = async {
+            let running = match tools.serve((input, output)).await {
+                Ok(running) => running,
+                // A client that goes before it said anything has no complaint.
+                Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+                Err(error) => return Err(failed("speak MCP on", io::Error::other(error))),
+            };
+            let ended = running.waiting().await;
+            ended.map_err(|error| failed("serve", io::Error::other(error)))?;
+            Ok(())
+        };
+        let served = tokio::select! {
+            served = serve => served,
+            () = stop => Ok(()),
+        };
+        self.stop.send_replace(true);
+        // Every call holds a sender: the channel is closed when the last one has ended.
+        let _ = tokio::time::timeout(LAST_CALLS, closed.recv()).await;
+        served
+    }
+}
+
+fn failed(step: &'static str, source: io::Error) -> ServerError {
+    ServerError::Io {
+        step,
+        subject: "standard input and output".to_owned(),
+        source,
+    }
+}
+
+/// What answers the client.
+struct Tools {
+    calls: Arc<Calls>,
+    instructions: String,
+    stop: watch::Receiver<bool>,
+    open: mpsc::Sender<()>,
+}
+
+impl ServerHandler for Tools {
+    fn get_info(&self) -> InitializeResult {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        InitializeResult::new(capabilities)
+            .with_server_info(Implementation::new("cofferdam", env!("CARGO_PKG_VERSION")))
+            .with_instructions(self.instructions.clone())
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult {
+            tools: self.calls.table.iter().map(tool).collect(),
+            ..ListToolsResult::default()
+        })
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.calls.table.find(name).map(tool)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.clone();
+        if let Err(problem) = self.calls.find(&name) {
+            return Err(ErrorData::invalid_params(problem.message, None));
+        }
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let answer = match self.calls.context() {
+            Ok(call) => {
+                let control = call.control().clone();
+                // A client that drops the call, in whatever way, has no more use for it.
+                let mut guard = CancelOnDrop(Some(control.clone()));
+                let calls = Arc::clone(&self.calls);
+                let open = self.open.clone();
+                let work = tokio::task::spawn_blocking(move || {
+                    let _open = open;
+                    calls.find(&name)?.call_value(&call, arguments)
+                });
+                let answer = self.follow(work, &control, &context).await;
+                guard.0 = None;
+                answer
+            }
+            Err(problem) => Err(problem),
+        };
+        Ok(answer::result(answer).into())
+    }
+}
+
+impl Tools {
+    /// Waits for a call, hands a cancellation on to it, and tells that it goes on.
+    async fn follow(
+        &self,
+        mut work: tokio::task::JoinHandle<Result<Value, Problem>>,
+        control: &cofferdam_exec::Control,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Value, Problem> {
+        let mut stopped = self.stop.clone();
+        let stop = async move {
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        tokio::pin!(stop);
+        let token = context.meta.get_progress_token();
+        let began = Instant::now();
+        let mut ticks = interval_at(began + PROGRESS, PROGRESS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_cancelled = false;
+        loop {
+            tokio::select! {
+                done = &mut work => {
+                    return done.unwrap_or_else(|_| {
+                        Err(Problem::new(ErrorCode::Internal, "a part of the server failed"))
+                    });
+                }
+                () = context.ct.cancelled(), if !is_cancelled => {
+                    is_cancelled = true;
+                    control.cancel();
+                }
+                () = &mut stop, if !is_cancelled => {
+                    is_cancelled = true;
+                    control.cancel();
+                }
+                _ = ticks.tick(), if token.is_some() => {
+                    if let Some(token) = token.clone() {
+                        let told = ProgressNotificationParam::new(token, began.elapsed().as_secs_f64());
+                        // One that is missed is made up for by the next.
+                        let _ = context.peer.notify_progress(told).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Tells of an operation as a tool.
+fn tool(operation: &Operation) -> Tool {
+    let told = operation.annotations();
+    Tool::new(
+        Cow::Borrowed(operation.name()),
+        Cow::Owned(format!(
+            "{}. {}",
+            operation.summary(),
+            operation.description()
+        )),
+        object(operation.request_schema()),
+    )
+    .with_title(operation.summary())
+    .with_raw_output_schema(Arc::new(object(operation.result_schema())))
+    .with_annotations(ToolAnnotations::from_raw(
+        Some(operation.summary().to_owned()),
+        Some(told.read_only),
+        Some(told.destructive),
+        Some(told.idempotent),
+        Some(told.open_world),
+    ))
+}
+
+fn object(schema: Value) -> JsonObject {
+    match schema {
+        Value::Object(object) => object,
+        _ => JsonObject::new(),
+    }
+}
