@@ -26,7 +26,7 @@ pub(crate) struct McpArguments {
 /// What `call` takes.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "cofferdam call [OPTIONS] <OPERATION> [--FIELD VALUE]...",
+    override_usage = "cofferdam call [OPTIONS] <OPERATION> [--FIELD VALUE]... [--request JSON] [-- ARGV]",
     after_help = "\
 Examples:
   cofferdam call --list                          every operation
@@ -47,10 +47,10 @@ pub(crate) struct CallArguments {
     pub(crate) list: bool,
     /// Server to call, as http://HOST:PORT [default: the one of this data directory where the
     /// operation needs one]
-    #[arg(long, value_name = "URL", requires = "token_file")]
+    #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
     /// File with the token of that server
-    #[arg(long, value_name = "FILE", requires = "server")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// Print the OpenAPI document
     #[arg(long, hide = true)]

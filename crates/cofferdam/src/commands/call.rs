@@ -68,7 +68,7 @@ pub(crate) fn call(context: &Context, arguments: &CallArguments) -> Ending {
     } else {
         context.output
     };
-    match carry_out(context, arguments, operation, asked) {
+    match carry_out(context, arguments, operation, &asked) {
         Ok(answer) => finish(output, &answer),
         Err(problem) if output.is_json() => {
             let code = crate::failure::problem_exit_code(&problem);
@@ -84,10 +84,19 @@ fn carry_out(
     context: &Context,
     arguments: &CallArguments,
     operation: &Operation,
-    asked: Asked,
+    asked: &Asked,
 ) -> Result<Value, Problem> {
-    let request = Value::Object(asked.request);
-    if let (Some(server), Some(file)) = (&arguments.server, &arguments.token_file) {
+    let request = Value::Object(asked.request.clone());
+    let server = asked.server.as_ref().or(arguments.server.as_ref());
+    if let Some(server) = server {
+        let file = asked.token_file.as_ref().or(arguments.token_file.as_ref());
+        let file = file.ok_or_else(|| {
+            Problem::new(
+                ErrorCode::InvalidRequest,
+                "a server is named, and no file with its token",
+            )
+            .with_field("token-file")
+        })?;
         let client = Client::with_token_file(server, &context.absolute(file)?)?;
         return client.call(operation.name(), &request);
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read as _;
+use std::path::PathBuf;
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_server::{Field, FieldKind};
@@ -15,6 +16,8 @@ pub(super) struct Asked {
     pub(super) request: Map<String, Value>,
     pub(super) help: bool,
     pub(super) json: bool,
+    pub(super) server: Option<String>,
+    pub(super) token_file: Option<PathBuf>,
 }
 
 fn wrong(message: impl Into<String>) -> Problem {
@@ -54,6 +57,8 @@ pub(super) fn read(known: &[Field], words: &[OsString]) -> Result<Asked, Problem
         match name {
             "help" => asked.help = true,
             "json" => asked.json = true,
+            "server" => asked.server = Some(value(given, &mut words, name)?),
+            "token-file" => asked.token_file = Some(value(given, &mut words, name)?.into()),
             "request" => {
                 let text = value(given, &mut words, name)?;
                 for (name, value) in whole(&text)? {
