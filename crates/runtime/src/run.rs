@@ -331,7 +331,7 @@ pub(crate) fn cancelled() -> Problem {
 }
 
 /// Puts what a request narrows into the layer that may only narrow.
-pub(crate) fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
+fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
     if command.network.is_none() && command.write_access.is_none() {
         return;
     }
