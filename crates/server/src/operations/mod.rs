@@ -27,14 +27,15 @@ pub struct OperationTable(Vec<Operation>);
 impl OperationTable {
     /// Puts the table together.
     pub fn new() -> Self {
-        let areas = [
+        let here = [
             run::operations(),
-            session::operations(),
-            terminal::operations(),
             environment::operations(),
             tools::operations(),
         ];
-        Self(areas.into_iter().flatten().collect())
+        // What these open outlives the call that opened it.
+        let of_server = [session::operations(), terminal::operations()];
+        let outliving = of_server.into_iter().flatten().map(Operation::outliving);
+        Self(here.into_iter().flatten().chain(outliving).collect())
     }
 
     /// Lends every operation.
