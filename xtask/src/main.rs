@@ -30,7 +30,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Count the tests of a run, and say which could not run here and why.
     Tally(tally::Arguments),
-    /// Write the pages that come from the code: docs/errors.md, docs/policy.schema.json.
+    /// Write the pages that come from the code: docs/errors.md, docs/policy.schema.json,
+    /// docs/openapi.json, docs/reference.md.
     Write,
 }
 

@@ -3,6 +3,8 @@
 //! A key is claimed by an event. The claim with the lowest position wins, whichever process wrote it;
 //! everybody else waits for the outcome of the winner and returns that.
 
+use std::collections::HashMap;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -26,6 +28,14 @@ pub(crate) enum Claim {
 
 /// The longest key.
 const KEY_BYTES: usize = 256;
+
+/// The first claim of each key, as far as the journal was read.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    epoch: String,
+    as_of: u64,
+    first: HashMap<String, Event>,
+}
 
 impl Runtime {
     /// Claims a key, or waits for the outcome of whoever had it first.
@@ -77,29 +87,46 @@ impl Runtime {
         self.scribe.record(lines).map(drop)
     }
 
+    /// Finds the claim of a key with the lowest position; what was read once is not read again.
     fn first_claim(&self, key: &str) -> Result<Option<Event>, Problem> {
+        // The map is whole after every statement that changes it.
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let mut query = Query::of(EventFilter {
             event_type: Some(event_type::POLICY_DECIDED.to_owned()),
             ..EventFilter::default()
         })
+        .after(claims.as_of)
         .limit(cofferdam_core::limits::PAGE_EVENTS_CAP);
         loop {
             let page = self
                 .journal()
                 .read(&query)
                 .map_err(|error| error.to_problem())?;
+            if page.head.epoch != claims.epoch {
+                // Another log: nothing that was known holds.
+                let epoch = page.head.epoch.clone();
+                let was_fresh = claims.as_of == 0;
+                *claims = Claims {
+                    epoch,
+                    ..Claims::default()
+                };
+                if !was_fresh {
+                    query.after = Some(0);
+                    continue;
+                }
+            }
             let next = page.next();
-            let found = page.events.into_iter().find(|event| {
-                event
-                    .data
-                    .get("idempotency_key")
-                    .and_then(|one| one.as_str())
-                    == Some(key)
-            });
-            match (found, next) {
-                (Some(event), _) => return Ok(Some(event)),
-                (None, Some(pos)) => query.after = Some(pos),
-                (None, None) => return Ok(None),
+            claims.as_of = next.unwrap_or(page.head.pos);
+            for event in page.events {
+                let named = event.data.get("idempotency_key");
+                let named = named.and_then(|one| one.as_str()).map(str::to_owned);
+                if let Some(named) = named {
+                    claims.first.entry(named).or_insert(event);
+                }
+            }
+            match next {
+                Some(pos) => query.after = Some(pos),
+                None => return Ok(claims.first.get(key).cloned()),
             }
         }
     }

@@ -31,6 +31,8 @@ pub struct Runtime {
     pub(crate) sessions: Sessions,
     pub(crate) pool: Pool,
     host: Box<dyn HostDoor>,
+    /// Keys of requests that somebody carries out, or has.
+    pub(crate) claims: Mutex<crate::idempotency::Claims>,
     /// What is worth a word about agents that ran as single commands.
     notes: Mutex<Vec<String>>,
     pub(crate) terminals: crate::terminal::Registry,
@@ -114,6 +116,7 @@ impl Runtime {
             sessions: Sessions::default(),
             pool,
             host,
+            claims: Mutex::default(),
             notes: Mutex::default(),
             terminals: crate::terminal::Registry::default(),
             on_note: OnceLock::new(),

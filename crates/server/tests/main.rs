@@ -4,6 +4,8 @@
 mod client;
 #[path = "main/gate.rs"]
 mod gate;
+#[path = "main/operations.rs"]
+mod operations;
 #[path = "main/start.rs"]
 mod start;
 #[path = "main/streams.rs"]

@@ -108,7 +108,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
     report.add("error codes", errors::check(root)?);
     report.add("links", links::check(root)?);
     if !arguments.skip_binary {
-        report.add("policy schema", schema::check(root)?);
+        report.add("generated pages", schema::check(root)?);
     }
     if arguments.lints {
         let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
@@ -120,7 +120,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
     Ok(report.good)
 }
 
-/// Writes what is published from the code: the error codes and the policy's JSON Schema.
+/// Writes what is published from the code: the error codes, the policy's JSON Schema, the OpenAPI
+/// document and the reference of operations.
 pub(crate) fn write(root: &Path) -> anyhow::Result<bool> {
     errors::write(root)?;
     schema::write(root)?;

@@ -1,4 +1,5 @@
-//! The published JSON Schema of a policy is the one that the program prints.
+//! What the program prints of itself is what is published: the JSON Schema of a policy, the OpenAPI
+//! document and the reference of operations.
 
 use std::fs;
 use std::path::Path;
@@ -9,23 +10,51 @@ use anyhow::{Context as _, ensure};
 use super::{Finding, Verdict};
 use crate::target;
 
-const PLACE: &str = "docs/policy.schema.json";
+/// A page that the program prints.
+struct Page {
+    place: &'static str,
+    arguments: &'static [&'static str],
+}
+
+const PAGES: &[Page] = &[
+    Page {
+        place: "docs/policy.schema.json",
+        arguments: &["policy", "schema"],
+    },
+    Page {
+        place: "docs/openapi.json",
+        arguments: &["call", "--openapi"],
+    },
+    Page {
+        place: "docs/reference.md",
+        arguments: &["call", "--reference"],
+    },
+];
 
 pub(super) fn check(root: &Path) -> anyhow::Result<Verdict> {
-    let printed = printed(root)?;
-    let published = fs::read_to_string(root.join(PLACE)).unwrap_or_default();
-    let findings = drift(&printed, &published)?;
-    Ok(Verdict::of(findings.into_iter().collect(), PLACE))
+    build(root)?;
+    let mut findings = Vec::new();
+    for page in PAGES {
+        let printed = page.printed()?;
+        let published = fs::read_to_string(root.join(page.place)).unwrap_or_default();
+        findings.extend(page.drift(&printed, &published)?);
+    }
+    let places: Vec<&str> = PAGES.iter().map(|page| page.place).collect();
+    Ok(Verdict::of(findings, places.join(", ")))
 }
 
-/// Writes what the program prints to its published place.
+/// Writes what the program prints to its published places.
 pub(super) fn write(root: &Path) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(&parse(&printed(root)?)?)?;
-    text.push('\n');
-    fs::write(root.join(PLACE), text).with_context(|| format!("cannot write {PLACE}"))
+    build(root)?;
+    for page in PAGES {
+        let text = page.text(&page.printed()?)?;
+        fs::write(root.join(page.place), text)
+            .with_context(|| format!("cannot write {}", page.place))?;
+    }
+    Ok(())
 }
 
-fn printed(root: &Path) -> anyhow::Result<String> {
+fn build(root: &Path) -> anyhow::Result<()> {
     // With the features that the tests are built with: nothing is built twice.
     let status = Command::new("cargo")
         .args([
@@ -40,29 +69,63 @@ fn printed(root: &Path) -> anyhow::Result<String> {
         .status()
         .context("cannot run cargo")?;
     ensure!(status.success(), "cofferdam does not build");
-    let output = Command::new(target().join("debug/cofferdam"))
-        .args(["policy", "schema"])
-        .output()
-        .context("cannot run cofferdam")?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "cofferdam policy schema: {}",
-        complaint.trim()
-    );
-    Ok(String::from_utf8(output.stdout)?)
+    Ok(())
 }
 
-fn parse(text: &str) -> anyhow::Result<serde_json::Value> {
-    serde_json::from_str(text).context("cofferdam policy schema prints no JSON")
-}
+impl Page {
+    fn line(&self) -> String {
+        format!("cofferdam {}", self.arguments.join(" "))
+    }
 
-/// Compared as values: white space is nobody's contract.
-fn drift(printed: &str, published: &str) -> anyhow::Result<Option<Finding>> {
-    let printed = parse(printed)?;
-    let same = serde_json::from_str::<serde_json::Value>(published).is_ok_and(|it| it == printed);
-    let message = "is not what `cofferdam policy schema` prints: run cargo xtask write";
-    Ok((!same).then(|| Finding::new(PLACE, message)))
+    fn printed(&self) -> anyhow::Result<String> {
+        let output = Command::new(target().join("debug/cofferdam"))
+            .args(self.arguments)
+            .output()
+            .context("cannot run cofferdam")?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "{}: {}",
+            self.line(),
+            complaint.trim()
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    fn is_json(&self) -> bool {
+        Path::new(self.place)
+            .extension()
+            .is_some_and(|end| end == "json")
+    }
+
+    fn parse(&self, text: &str) -> anyhow::Result<serde_json::Value> {
+        serde_json::from_str(text).with_context(|| format!("{} prints no JSON", self.line()))
+    }
+
+    /// Gives what is published of what was printed.
+    fn text(&self, printed: &str) -> anyhow::Result<String> {
+        if !self.is_json() {
+            return Ok(printed.to_owned());
+        }
+        let mut text = serde_json::to_string_pretty(&self.parse(printed)?)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// JSON is compared as a value: white space is nobody's contract.
+    fn drift(&self, printed: &str, published: &str) -> anyhow::Result<Option<Finding>> {
+        let is_same = if self.is_json() {
+            let printed = self.parse(printed)?;
+            serde_json::from_str::<serde_json::Value>(published).is_ok_and(|it| it == printed)
+        } else {
+            printed == published
+        };
+        let message = format!(
+            "is not what `{}` prints: run cargo xtask write",
+            self.line()
+        );
+        Ok((!is_same).then(|| Finding::new(self.place, message)))
+    }
 }
 
 #[cfg(test)]
@@ -71,9 +134,17 @@ mod tests {
 
     #[test]
     fn drift_is_found_and_white_space_is_none() {
-        assert_eq!(drift("{\"a\": 1}", "{\n\"a\":1\n}").expect("JSON"), None);
-        assert!(drift("{\"a\": 1}", "{\"a\": 2}").expect("JSON").is_some());
-        assert!(drift("{\"a\": 1}", "").expect("JSON").is_some());
-        assert!(drift("no JSON", "{}").is_err());
+        let [schema, _, page] = PAGES else {
+            panic!("three pages");
+        };
+        let drift = |page: &Page, printed, published| {
+            page.drift(printed, published).map(|found| found.is_some())
+        };
+        assert!(!drift(schema, "{\"a\": 1}", "{\n\"a\":1\n}").expect("JSON"));
+        assert!(drift(schema, "{\"a\": 1}", "{\"a\": 2}").expect("JSON"));
+        assert!(drift(schema, "{\"a\": 1}", "").expect("JSON"));
+        assert!(drift(schema, "no JSON", "{}").is_err());
+        assert!(!drift(page, "# A\n", "# A\n").expect("text"));
+        assert!(drift(page, "# A\n", "# B\n").expect("text"));
     }
 }

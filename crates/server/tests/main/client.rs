@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -56,9 +57,14 @@ impl Running {
     }
 
     pub(crate) fn start_with(cut: Duration) -> Self {
+        Self::start_as(|options, _| options.cut = cut)
+    }
+
+    /// Starts one with other options; the place is that of the test.
+    pub(crate) fn start_as(change: impl FnOnce(&mut ServerOptions, &Path)) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (mut options, journal) = options(&directory);
-        options.cut = cut;
+        change(&mut options, directory.path());
         Self::run(options, journal, directory)
     }
 

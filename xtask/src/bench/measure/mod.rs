@@ -9,6 +9,7 @@ mod host;
 mod plain;
 mod plane;
 mod report;
+mod served;
 mod statistics;
 mod whole;
 
@@ -72,6 +73,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     subjects.extend(plane::subjects(directory.path(), &workspace));
     subjects.extend(whole::subjects(directory.path(), &workspace));
     subjects.extend(echo::subjects(directory.path(), &workspace));
+    let server = served::Server::start(directory.path(), &workspace, arguments.quick);
+    subjects.push(server.subject());
     if let Some(only) = &arguments.only {
         let names: Vec<&str> = subjects
             .iter()
@@ -91,7 +94,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     };
     let before = host::Host::look();
     let rows = measure(subjects, rounds);
-    let report = report::Report::new(before, host::load(), rounds, &rows);
+    let absolutes = if arguments.only.is_none() || arguments.only.as_deref() == Some("HTTP") {
+        server.absolutes()
+    } else {
+        Vec::new()
+    };
+    let report = report::Report::new(before, host::load(), rounds, &rows, absolutes);
 
     let mut out = std::io::stdout().lock();
     write!(out, "{report}")?;

@@ -20,6 +20,66 @@ pub(super) struct Report {
     program: &'static str,
     rounds: usize,
     rows: Vec<Figure>,
+    absolutes: Vec<Absolute>,
+}
+
+/// A figure that is no ratio: it says something on a quiet machine only.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Absolute {
+    name: &'static str,
+    unit: &'static str,
+    value: Option<f64>,
+    /// Why there is no figure.
+    unmeasured: Option<String>,
+    bar: f64,
+    /// Whether the bar is the least, not the most.
+    at_least: bool,
+}
+
+impl Absolute {
+    /// Must not exceed its bar.
+    pub(super) fn at_most(
+        name: &'static str,
+        unit: &'static str,
+        bar: f64,
+        value: Result<f64, String>,
+    ) -> Self {
+        let (value, unmeasured) = match value {
+            Ok(value) => (Some(value), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        Self {
+            name,
+            unit,
+            value,
+            unmeasured,
+            bar,
+            at_least: false,
+        }
+    }
+
+    /// Must not stay below its bar.
+    pub(super) fn at_least(
+        name: &'static str,
+        unit: &'static str,
+        bar: f64,
+        value: Result<f64, String>,
+    ) -> Self {
+        Self {
+            at_least: true,
+            ..Self::at_most(name, unit, bar, value)
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.value.is_some_and(|value| {
+            if self.at_least {
+                value >= self.bar
+            } else {
+                value <= self.bar
+            }
+        })
+    }
 }
 
 /// One line of the table. Times are milliseconds.
@@ -50,7 +110,13 @@ enum Verdict {
 }
 
 impl Report {
-    pub(super) fn new(host: Host, load_after: [f64; 3], rounds: usize, rows: &[Row]) -> Self {
+    pub(super) fn new(
+        host: Host,
+        load_after: [f64; 3],
+        rounds: usize,
+        rows: &[Row],
+        absolutes: Vec<Absolute>,
+    ) -> Self {
         let rows = rows.iter().map(|row| figure(row, rows)).collect();
         Self {
             schema: 1,
@@ -59,12 +125,14 @@ impl Report {
             program: PROGRAM,
             rounds,
             rows,
+            absolutes,
         }
     }
 
     /// Whether every figure was measured and is within its bar.
     pub(super) fn holds(&self) -> bool {
-        !self.rows.is_empty()
+        self.absolutes.iter().all(Absolute::holds)
+            && !self.rows.is_empty()
             && self
                 .rows
                 .iter()
@@ -167,6 +235,21 @@ impl fmt::Display for Report {
                 (None, _) => writeln!(out)?,
             }
         }
+        if !self.absolutes.is_empty() {
+            writeln!(out, "\nby themselves:")?;
+        }
+        for one in &self.absolutes {
+            write!(out, "{:width$}", one.name)?;
+            let Some(value) = one.value else {
+                let reason = one.unmeasured.as_deref().unwrap_or("no round");
+                writeln!(out, "  not measured: {reason}")?;
+                continue;
+            };
+            let word = if one.at_least { "at least" } else { "at most" };
+            let says = if one.holds() { "" } else { "  MISSED" };
+            let unit = one.unit;
+            writeln!(out, "  {value:9.1} {unit}, {word} {}{says}", one.bar)?;
+        }
         writeln!(out)
     }
 }
@@ -194,7 +277,7 @@ mod tests {
             bwrap: String::new(),
             load: [0.0; 3],
         };
-        Report::new(host, [0.0; 3], 1, rows)
+        Report::new(host, [0.0; 3], 1, rows, Vec::new())
     }
 
     #[test]
@@ -239,5 +322,14 @@ mod tests {
             row("ours", Yardstick::Floor, Some(1.4), &[14]),
         ];
         assert!(report(&rows).holds());
+    }
+
+    #[test]
+    fn a_figure_by_itself_is_held_to_its_bar() {
+        let least = |value| Absolute::at_least("rate", "/s", 10.0, Ok(value));
+        assert!(least(10.0).holds() && !least(9.9).holds());
+        let most = |value| Absolute::at_most("time", "ms", 10.0, value);
+        assert!(most(Ok(10.0)).holds() && !most(Ok(10.1)).holds());
+        assert!(!most(Err("none".to_owned())).holds());
     }
 }
