@@ -139,20 +139,33 @@ impl Pool {
         requested: IsolationLevel,
         run: Run<'_>,
     ) -> CommandOutcome {
+        self.run_known(&spec, &spec.hash(), requested, run)
+    }
+
+    /// The same by a plan that several commands share, whose hash is known: what is put up for one of
+    /// them has private places of its own.
+    pub fn run_known(
+        &self,
+        spec: &EnclosureSpec,
+        hash: &Digest,
+        requested: IsolationLevel,
+        run: Run<'_>,
+    ) -> CommandOutcome {
         let shared = &self.shared;
-        if !can_stand_ready(&spec) {
-            return shared.plane.run_once(spec, requested, run, |_| Vec::new());
+        let own = || spec.relocated(&shared.another_scratch(spec));
+        if !can_stand_ready(spec) {
+            return shared.plane.run_once(own(), requested, run, |_| Vec::new());
         }
         let key = Key {
-            hash: spec.hash(),
+            hash: hash.clone(),
             requested,
         };
         let found = shared.take(&key);
         let is_hit = found.is_some();
-        let place = found.or_else(|| Ready::put_up(&shared.plane, &spec, &key));
+        let place = found.or_else(|| Ready::put_up(&shared.plane, &own(), &key));
         // What cannot stand says so, as it does where nothing is kept ready.
         let Some(place) = place else {
-            return shared.plane.run_once(spec, requested, run, |_| Vec::new());
+            return shared.plane.run_once(own(), requested, run, |_| Vec::new());
         };
         let outcome = place.enclosure.run(run);
         let left_nothing = outcome.error.is_none()
@@ -163,7 +176,7 @@ impl Pool {
         outcome
     }
 
-    fn give_back(&self, place: Ready, spec: EnclosureSpec, left_nothing: bool, is_hit: bool) {
+    fn give_back(&self, place: Ready, spec: &EnclosureSpec, left_nothing: bool, is_hit: bool) {
         let shared = &self.shared;
         let ahead = shared.options.ahead;
         {
@@ -186,7 +199,7 @@ impl Pool {
             let there = state.ready.iter().filter(|one| one.key == key).count();
             let asked = state.wanted.iter().any(|(_, wanted, _)| *wanted == key);
             if there < ahead && !asked {
-                state.wanted.push((spec, key, ahead - there));
+                state.wanted.push((spec.clone(), key, ahead - there));
             }
             if state.refuse.is_empty() && state.wanted.is_empty() && is_hit {
                 return;

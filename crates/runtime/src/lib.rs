@@ -19,6 +19,7 @@ mod decide;
 mod describe;
 mod host;
 mod idempotency;
+mod known;
 mod options;
 mod participants;
 mod profile;

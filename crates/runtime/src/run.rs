@@ -13,7 +13,7 @@ use cofferdam_core::plan::{self, CommandOptions, PlannedCommand, WorkspaceView};
 use cofferdam_core::policy::{EffectivePolicy, PolicyDocument};
 use cofferdam_core::ports::PORT_BASE_VARIABLE;
 use cofferdam_core::profile::Profile;
-use cofferdam_core::spec::{EnclosureSpec, Network, StreamPlan, Variable};
+use cofferdam_core::spec::{Digest, EnclosureSpec, Network, StreamPlan, Variable};
 use cofferdam_exec::{CommandIo, Control, PortBase, Run};
 use serde_json::json;
 
@@ -101,7 +101,18 @@ impl Runtime {
             }
         };
         let mut told = claim.is_some();
-        match self.run_inner(request, &opening, &mut told) {
+        // A server runs many commands of one plan, a command line one.
+        let is_one_of_many = door == FrontDoor::Protocol
+            && matches!(
+                request.policy.owner.profile.as_deref(),
+                None | Some(cofferdam_core::profile::NO_PROFILE)
+            );
+        let ran = if is_one_of_many {
+            self.run_known(request, &opening, &mut told)
+        } else {
+            self.run_inner(request, &opening, &mut told)
+        };
+        match ran {
             Ok(outcome) => outcome,
             Err((problem, requested)) => {
                 let elapsed = self.plane.ambient().monotonic().saturating_sub(began);
@@ -177,6 +188,7 @@ impl Runtime {
             &resolved.policy,
             &spec,
             &planned,
+            (&spec.hash(), &resolved.policy.digest()),
         ));
         lines.extend(fallback(&resolved, &spec, opening));
         lines.extend(agent.as_ref().map(|agent| agent.line(&subject)));
@@ -191,20 +203,15 @@ impl Runtime {
             timeout_clamped: !planned.clamps.is_empty(),
         };
         let mut has_ending = false;
-        // A server runs many commands of one plan, a command line one.
-        let mut outcome = if front_door == FrontDoor::Protocol && agent.is_none() {
-            self.pool.run(spec, requested, run)
-        } else {
-            self.plane.run_once(spec, requested, run, |outcome| {
-                // What an agent's home has to say comes before.
-                has_ending = agent.is_none();
-                if has_ending {
-                    self.scribe.events(opening.ending(outcome.status))
-                } else {
-                    Vec::new()
-                }
-            })
-        };
+        let mut outcome = self.plane.run_once(spec, requested, run, |outcome| {
+            // What an agent's home has to say comes before.
+            has_ending = agent.is_none();
+            if has_ending {
+                self.scribe.events(opening.ending(outcome.status))
+            } else {
+                Vec::new()
+            }
+        });
         if let Some(agent) = agent
             && let Err(problem) = agent.settle_alone(self, &subject)
         {
@@ -287,7 +294,7 @@ impl Runtime {
     }
 }
 
-type Refused = (Problem, Option<cofferdam_core::outcome::IsolationLevel>);
+pub(crate) type Refused = (Problem, Option<cofferdam_core::outcome::IsolationLevel>);
 
 /// What is told of a line of work before and after the command itself.
 pub(crate) struct Opening<'a> {
@@ -331,7 +338,7 @@ pub(crate) fn cancelled() -> Problem {
 }
 
 /// Puts what a request narrows into the layer that may only narrow.
-fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
+pub(crate) fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
     if command.network.is_none() && command.write_access.is_none() {
         return;
     }
@@ -346,7 +353,7 @@ fn narrow(policy: &mut PolicyRequest, command: &RunCommand) {
 
 /// Gives a command whose ports are opened outside some that nobody else has there, as tasks have; they
 /// are its own as long as what is given here lives.
-fn own_ports(resolved: &Resolved, command: &mut RunCommand) -> Option<PortBase> {
+pub(crate) fn own_ports(resolved: &Resolved, command: &mut RunCommand) -> Option<PortBase> {
     let is_said = |one: &Variable| one.name.as_bytes() == PORT_BASE_VARIABLE.as_bytes();
     let is_set =
         command.env.iter().any(is_said) || resolved.policy.env.set.contains_key(PORT_BASE_VARIABLE);
@@ -362,7 +369,7 @@ fn own_ports(resolved: &Resolved, command: &mut RunCommand) -> Option<PortBase> 
 }
 
 /// Takes the request's own input where the front door gives none.
-fn with_input<'a>(io: CommandIo<'a>, stdin: &mut Input) -> CommandIo<'a> {
+pub(crate) fn with_input<'a>(io: CommandIo<'a>, stdin: &mut Input) -> CommandIo<'a> {
     match (io, std::mem::take(stdin)) {
         (CommandIo::Capture { input: None }, Input::Bytes(bytes)) => CommandIo::Capture {
             input: Some(bytes.into_bytes()),
@@ -445,12 +452,13 @@ pub(crate) fn check_directory(spec: &EnclosureSpec, cwd: &BytePath) -> Result<()
     .with_field("cwd"))
 }
 
-fn decided(
+pub(crate) fn decided(
     opening: &Opening<'_>,
     decision: &Decision,
     policy: &EffectivePolicy,
     spec: &EnclosureSpec,
     planned: &PlannedCommand,
+    (spec_hash, policy_digest): (&Digest, &Digest),
 ) -> Line {
     let mut data = json!({
             "operation": "run_command",
@@ -459,8 +467,8 @@ fn decided(
             "why": decision.why,
             "provider": spec.provider,
             "network": spec.network,
-            "spec_hash": spec.hash(),
-            "policy": policy.digest(),
+            "spec_hash": spec_hash,
+            "policy": policy_digest,
             "proposals": policy.proposals,
             "clamps": planned.clamps,
     });

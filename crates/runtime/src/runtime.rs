@@ -30,6 +30,7 @@ pub struct Runtime {
     pub(crate) data_dir: PathBuf,
     pub(crate) sessions: Sessions,
     pub(crate) pool: Pool,
+    pub(crate) known: crate::known::KnownPlans,
     host: Box<dyn HostDoor>,
     /// Keys of requests that somebody carries out, or has.
     pub(crate) claims: Mutex<crate::idempotency::Claims>,
@@ -115,6 +116,7 @@ impl Runtime {
             data_dir,
             sessions: Sessions::default(),
             pool,
+            known: crate::known::KnownPlans::default(),
             host,
             claims: Mutex::default(),
             notes: Mutex::default(),

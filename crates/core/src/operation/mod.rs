@@ -16,15 +16,15 @@ pub use background::{
     StreamSummary, WaitCommand, wait_time,
 };
 pub use command::{CommandForm, Input, RunCommand};
+pub use environment::{
+    DescribeEnvironment, Described, EnvironmentDescription, LimitsDescription, NetworkDescription,
+    ProtectedPath,
+};
 pub use files::{
     DeleteFolder, EditFile, Encoding, EntryKind, FileBounds, FileRead, FileVersion, FileWritten,
     FilesChanged, FolderEntry, FolderListing, KeptFile, ListFolder, Media, OnePath, PathAccess,
     PathChange, PathChangeKind, PathValidate, PathVerdict, ReadFile, ReadKind, RenameFile,
     RestoreFile, Segment, WriteFile, WriteMode,
-};
-pub use environment::{
-    DescribeEnvironment, Described, EnvironmentDescription, LimitsDescription, NetworkDescription,
-    ProtectedPath,
 };
 pub use request::{CommandRequest, command_form, variables};
 pub use session::{

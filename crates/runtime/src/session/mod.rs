@@ -30,7 +30,7 @@ use crate::runtime::Runtime;
 use crate::scribe::Line;
 use registry::Entry;
 pub(crate) use registry::Sessions;
-use stamp::Stamp;
+pub(crate) use stamp::Stamp;
 
 /// Seconds without command and job after which a session ends when nobody says another time.
 const IDLE_LIMIT: f64 = 3600.0;
@@ -142,7 +142,7 @@ impl Runtime {
         })
     }
 
-    fn policy_stamp(&self, policy: &PolicyRequest) -> Stamp {
+    pub(crate) fn policy_stamp(&self, policy: &PolicyRequest) -> Stamp {
         Stamp::take(&self.surroundings, policy)
     }
 
