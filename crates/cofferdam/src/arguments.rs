@@ -1,7 +1,6 @@
 //! The command line as types; their doc comments are the help.
 
 pub(crate) mod call;
-pub(crate) mod logs;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod review;
@@ -17,7 +16,6 @@ use clap::builder::Styles;
 use clap::{Args, Parser, Subcommand};
 
 use call::{CallArguments, McpArguments};
-use logs::{KillArguments, LogsArguments};
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
 use review::{
@@ -106,10 +104,6 @@ pub(crate) enum TopCommand {
     Ps,
     /// Stop tasks that run in another terminal
     Stop(StopArguments),
-    /// Show what a command or the commands of a task wrote
-    Logs(LogsArguments),
-    /// End commands and tasks that run elsewhere
-    Kill(KillArguments),
     /// Let the plain name of an agent run it behind walls
     Setup(SetupArguments),
     /// Run Claude Code as a task, behind walls

@@ -6,8 +6,6 @@ mod doctor;
 mod events;
 mod explain;
 mod journal;
-mod kill;
-mod logs;
 mod mcp;
 mod policy;
 mod policy_watch;
@@ -43,8 +41,6 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Terminal(command) => terminal::terminal(context, &command),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
-        TopCommand::Logs(arguments) => logs::logs(context, &arguments),
-        TopCommand::Kill(arguments) => kill::kill(context, &arguments),
         TopCommand::Setup(arguments) => setup::setup(context, &arguments),
         TopCommand::Claude(_)
         | TopCommand::Codex(_)

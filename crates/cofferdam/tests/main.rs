@@ -36,6 +36,3 @@ mod streams;
 mod task;
 #[path = "main/terminal.rs"]
 mod terminal;
-
-#[path = "main/background.rs"]
-mod background;

@@ -42,7 +42,7 @@ pub mod workspace;
 pub use background::{OutputPiece, OutputPieces, OutputReader};
 pub use control::{Control, TerminalSize};
 pub use enclosure::{Enclosure, QuietOutput};
-pub use files::FileDoor;
+pub use files::{DeniedReads, FileDoor, FileTerms, FileVisits};
 pub use network::{AskHost, HostAnswer, HostQuestion, NetworkOptions};
 pub use output::{OutputSink, Stream};
 pub use pager::page;

@@ -8,6 +8,8 @@
 //! Ports that are opened outside and ways out to hosts belong to one command: places with them are
 //! put up for it.
 
+mod standing;
+
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -85,6 +87,8 @@ struct State {
     ready: Vec<Ready>,
     /// Plans of which places are to be put up, with how many.
     wanted: Vec<(EnclosureSpec, Key, usize)>,
+    /// Places that callers share.
+    standing: Vec<standing::Standing>,
     /// Places that are to be taken down.
     refuse: Vec<Enclosure>,
     counts: PoolCounts,
@@ -242,8 +246,9 @@ impl Drop for Pool {
         let mut state = self.shared.lock();
         let ready = std::mem::take(&mut state.ready);
         let refuse = std::mem::take(&mut state.refuse);
+        let standing = std::mem::take(&mut state.standing);
         drop(state);
-        drop((ready, refuse));
+        drop((ready, refuse, standing));
     }
 }
 
@@ -292,10 +297,17 @@ impl Shared {
                     index += 1;
                 }
             }
+            let unused: Vec<_> = state
+                .standing
+                .extract_if(.., |one| one.idle() >= idle)
+                .collect();
             let wanted = state.wanted.pop();
             let has_room = state.ready.len() < self.options.most;
-            if wanted.is_none() && over.is_empty() {
-                let oldest = state.ready.iter().map(|one| one.since.elapsed()).max();
+            if wanted.is_none() && over.is_empty() && unused.is_empty() {
+                let ready = state.ready.iter().map(|one| one.since.elapsed());
+                let oldest = ready
+                    .chain(state.standing.iter().map(standing::Standing::idle))
+                    .max();
                 let nap = oldest.map_or(idle, |age| idle.saturating_sub(age));
                 state = self
                     .changed
@@ -305,7 +317,7 @@ impl Shared {
                 continue;
             }
             drop(state);
-            drop(over);
+            drop((over, unused));
             if let Some((spec, key, number)) = wanted.filter(|_| has_room) {
                 for _ in 0..number {
                     let spec = spec.relocated(&self.another_scratch(&spec));

@@ -16,6 +16,8 @@ use crate::supervisor::Walls;
 
 /// Most temporary files that wait for a name at once.
 const MOST_TEMPORARIES: usize = 64;
+/// Bytes of files after which an answer about many ends.
+const MOST_AT_ONCE: usize = 6 * 1024 * 1024;
 
 /// Asks a file worker. Paths are relative to its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,10 +75,26 @@ pub enum FileRequest {
         /// Whether for writing, else for reading.
         write: bool,
     },
-    /// Reads a symbolic link; answered by `Link`.
-    ReadLink {
+    /// Follows every link of a path; answered by `Real`.
+    Real {
         /// Where.
         path: Bytes,
+        /// Whether a link that the last name is, is followed too.
+        follow: bool,
+    },
+    /// Reads a file, every link followed first; answered by `Read`.
+    Read {
+        /// Where.
+        path: Bytes,
+        /// Up to which size the answer holds the content; a larger file comes as a descriptor.
+        inline: u32,
+    },
+    /// Reads many files; answered by `Many`.
+    ReadMany {
+        /// Where.
+        paths: Vec<Bytes>,
+        /// Most bytes of one file.
+        most: u32,
     },
     /// Makes a file without a name; answered by `Temporary`.
     Temporary {
@@ -117,8 +135,17 @@ pub enum FileReply {
         /// Whether there are more.
         truncated: bool,
     },
-    /// Where the link points.
-    Link(Bytes),
+    /// Where a path really leads.
+    Real {
+        /// The path, without links.
+        path: Bytes,
+        /// What stands there; `None` where nothing does.
+        metadata: Option<Metadata>,
+    },
+    /// A file that is read; carries it where it is not inline.
+    Read(FileContent),
+    /// What came of each of many, in their order; those after the last did not fit in one answer.
+    Many(Vec<Result<FileContent, Failure>>),
     /// A file without a name; carries it.
     Temporary {
         /// What it is called until then.
@@ -130,8 +157,38 @@ pub enum FileReply {
     Failed(Failure),
 }
 
+/// A file, and what is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileContent {
+    /// Where it really stands, without links.
+    pub path: Bytes,
+    /// What it is.
+    pub metadata: Metadata,
+    /// All of it; `None` where it is more than was asked for.
+    pub bytes: Option<ContentBytes>,
+}
+
+/// Bytes of a file, which travel as one piece.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContentBytes(pub Vec<u8>);
+
+impl Serialize for ContentBytes {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentBytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = <&'de [u8]>::deserialize(deserializer)?;
+        Ok(Self(bytes.to_vec()))
+    }
+}
+
 struct Worker {
     root: Root,
+    /// Where it stands, for those who made absolute links.
+    shown: Bytes,
     temporaries: BTreeMap<u64, Temporary>,
     next: u64,
 }
@@ -140,8 +197,9 @@ struct Worker {
 pub(crate) fn serve(socket: &OwnedFd, walls: &Walls, root: &[u8]) -> i32 {
     set_process_name(c"cofferdam-files");
     let mut worker = match confine(walls).and_then(|()| Root::open(root)) {
-        Ok(root) => Worker {
-            root,
+        Ok(at) => Worker {
+            root: at,
+            shown: root.to_vec(),
             temporaries: BTreeMap::new(),
             next: 0,
         },
@@ -225,7 +283,32 @@ impl Worker {
                 root.access(&path, write)?;
                 FileReply::Done
             }
-            FileRequest::ReadLink { path } => FileReply::Link(root.read_link(&path)?),
+            FileRequest::Real { path, follow } => {
+                let real = root.real(&self.shown, &path, follow)?;
+                FileReply::Real {
+                    path: real.path,
+                    metadata: real.metadata,
+                }
+            }
+            FileRequest::Read { path, inline } => {
+                let (file, content) = self.content(&path, inline)?;
+                let file = content.bytes.is_none().then_some(file);
+                return Ok((FileReply::Read(content), file));
+            }
+            FileRequest::ReadMany { paths, most } => {
+                let mut all = Vec::with_capacity(paths.len());
+                let mut total = 0;
+                for path in &paths {
+                    if total >= MOST_AT_ONCE {
+                        break;
+                    }
+                    let one = self.content(path, most).map(|(_, content)| content);
+                    let bytes = one.as_ref().ok().and_then(|one| one.bytes.as_ref());
+                    total += bytes.map_or(0, |bytes| bytes.0.len());
+                    all.push(one.map_err(Failure::from));
+                }
+                FileReply::Many(all)
+            }
             FileRequest::Temporary { directory, mode } => {
                 if self.temporaries.len() == MOST_TEMPORARIES {
                     return Err(SandboxError::new(Step::File, Errno::MFILE.raw_os_error()));
@@ -251,6 +334,51 @@ impl Worker {
             FileRequest::Ping => FileReply::Done,
         };
         Ok((reply, None))
+    }
+}
+
+impl Worker {
+    /// Opens a file, and reads it where it is not larger than `inline`.
+    fn content(&self, path: &[u8], inline: u32) -> Result<(OwnedFd, FileContent), SandboxError> {
+        let (file, real, metadata) = self.root.read_real(&self.shown, path)?;
+        let bytes = if metadata.size <= u64::from(inline) {
+            whole(&file, metadata.size, inline as usize)
+                .map_err(|errno| SandboxError::at(Step::File, path, errno.raw_os_error()))?
+        } else {
+            None
+        };
+        let content = FileContent {
+            path: real,
+            metadata,
+            bytes: bytes.map(ContentBytes),
+        };
+        Ok((file, content))
+    }
+}
+
+/// Reads a whole file from its beginning; `None` where it turns out to be larger than `most`. Its
+/// position stays.
+fn whole(file: &OwnedFd, size: u64, most: usize) -> Result<Option<Vec<u8>>, Errno> {
+    let size = usize::try_from(size).unwrap_or(most);
+    let mut bytes = Vec::with_capacity(size.min(most) + 1);
+    loop {
+        let free = bytes.capacity() - bytes.len();
+        if free == 0 {
+            bytes.reserve(bytes.len());
+            continue;
+        }
+        let offset = bytes.len() as u64;
+        let spare = rustix::buffer::spare_capacity(&mut bytes);
+        let read = match rustix::io::pread(file, spare, offset) {
+            Err(Errno::INTR) => continue,
+            read => read?,
+        };
+        if read == 0 {
+            return Ok(Some(bytes));
+        }
+        if bytes.len() > most {
+            return Ok(None);
+        }
     }
 }
 

@@ -34,7 +34,7 @@ mod terminal;
 
 pub use channel::{ChannelError, INLINE_BYTES, receive, send};
 pub use client::{ClientError, KeeperClient, OpenedTerminal, SupervisorClient};
-pub use files::{FileClient, FileReply, FileRequest};
+pub use files::{ContentBytes, FileClient, FileContent, FileReply, FileRequest};
 pub use protocol::{
     Bytes, Exited, Failure, Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup,
     SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,

@@ -3,7 +3,7 @@
 //!
 //! A plan is made again as soon as a policy file changed, and at the latest after [`FRESH`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cofferdam_core::outcome::{CommandOutcome, IsolationLevel};
@@ -12,6 +12,7 @@ use cofferdam_core::spec::{Digest, EnclosureSpec, Network};
 use cofferdam_exec::Run;
 
 use crate::decide::decide;
+use crate::files::FilePlan;
 use crate::host::{PolicyRequest, Resolved};
 use crate::refusal;
 use crate::run::{
@@ -46,12 +47,14 @@ struct Entry {
 
 /// A plan with everything that was decided for it.
 #[derive(Debug)]
-struct Known {
-    resolved: Resolved,
-    requested: IsolationLevel,
-    spec: EnclosureSpec,
+pub(crate) struct Known {
+    pub(crate) resolved: Resolved,
+    pub(crate) requested: IsolationLevel,
+    pub(crate) spec: EnclosureSpec,
     hash: Digest,
     policy_digest: Digest,
+    /// The plan by which files are served, once somebody asks for one.
+    pub(crate) files: OnceLock<FilePlan>,
 }
 
 impl Runtime {
@@ -77,6 +80,7 @@ impl Runtime {
             spec,
             hash,
             policy_digest,
+            ..
         } = known.as_ref();
         let refused = |problem| (problem, Some(*requested));
         let decision = decide(&resolved.policy).map_err(refused)?;
@@ -115,7 +119,7 @@ impl Runtime {
     }
 
     /// Gives the plan of a policy: the one that is known, as long as it is fresh.
-    fn known_plan(&self, policy: PolicyRequest) -> Result<Arc<Known>, Refused> {
+    pub(crate) fn known_plan(&self, policy: PolicyRequest) -> Result<Arc<Known>, Refused> {
         let stamp = self.policy_stamp(&policy);
         let now = self.plane.ambient().monotonic();
         if let Some(known) = self.known.find(&policy, &stamp, now) {
@@ -152,6 +156,7 @@ impl Runtime {
             policy_digest: resolved.policy.digest(),
             spec,
             resolved,
+            files: OnceLock::new(),
         })
     }
 }

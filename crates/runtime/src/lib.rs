@@ -11,13 +11,14 @@
 //! - [`Runtime::diff`], [`Runtime::merge`], [`Runtime::drop_task`], [`Runtime::undo`]: what is done
 //!   with the result afterwards.
 //!
+//! - [`Runtime::read_file`], [`Runtime::edit_file`] and their kin: files behind the same walls.
 //! - [`Runtime::terminal_open`] and its kin: terminals that stay (E7).
 //!
 //! Everything is synchronous: the calling thread waits. `Control` reaches into it from others.
 
-mod background;
 mod decide;
 mod describe;
+mod files;
 mod host;
 mod idempotency;
 mod known;
@@ -37,9 +38,9 @@ mod task;
 mod terminal;
 mod tools;
 
-pub use background::{Follow, Followed, StartCommand};
 pub use cofferdam_exec::host::Surroundings;
 pub use cofferdam_exec::workspace::{CheckoutSnapshot, RestoredSnapshot};
+pub use files::FileRequest;
 pub use host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 pub use options::RuntimeOptions;
 pub use profile::{AppliedState, ProfileEntry, ProfileOrigin, Profiles};

@@ -14,7 +14,6 @@ use cofferdam_exec::host::{self, Surroundings};
 use cofferdam_exec::{Plane, PlaneOptions, Pool, PoolCounts, PoolOptions, Settled};
 use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 
-use crate::background::Attendance;
 use crate::decide::judge_command;
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 use crate::options::RuntimeOptions;
@@ -32,7 +31,7 @@ pub struct Runtime {
     pub(crate) sessions: Sessions,
     pub(crate) pool: Pool,
     pub(crate) known: crate::known::KnownPlans,
-    pub(crate) attendance: Attendance,
+    pub(crate) files: crate::files::Files,
     host: Box<dyn HostDoor>,
     /// Keys of requests that somebody carries out, or has.
     pub(crate) claims: Mutex<crate::idempotency::Claims>,
@@ -119,7 +118,7 @@ impl Runtime {
             sessions: Sessions::default(),
             pool,
             known: crate::known::KnownPlans::default(),
-            attendance: Attendance::default(),
+            files: crate::files::Files::default(),
             host,
             claims: Mutex::default(),
             notes: Mutex::default(),

@@ -23,6 +23,8 @@ mod crash;
 #[path = "main/checks.rs"]
 mod checks;
 
+#[path = "main/files.rs"]
+mod files;
 #[path = "main/modes.rs"]
 mod modes;
 
@@ -40,6 +42,3 @@ mod terminals;
 
 #[path = "main/snapshots.rs"]
 mod snapshots;
-
-#[path = "main/background.rs"]
-mod background;

@@ -133,7 +133,7 @@ pub struct Root {
     directory: OwnedFd,
 }
 
-fn failed(path: &[u8]) -> impl Fn(Errno) -> SandboxError + '_ {
+pub(crate) fn failed(path: &[u8]) -> impl Fn(Errno) -> SandboxError + '_ {
     move |errno| SandboxError::at(Step::File, path, errno.raw_os_error())
 }
 
@@ -160,7 +160,7 @@ impl Root {
     /// # Errors
     ///
     /// `ELOOP` when one does.
-    fn resolve_real(
+    pub(crate) fn resolve_real(
         &self,
         path: &[u8],
         flags: OFlags,

@@ -33,6 +33,7 @@ mod memory;
 mod message;
 mod mounts;
 mod probe;
+mod real;
 mod seccomp;
 mod spawn;
 mod syscalls;
@@ -70,6 +71,7 @@ pub use mounts::{SetupMount, apply_mounts};
 pub use probe::{
     BwrapProblem, Caller, bwrap_version, find_program, probe_bwrap, probe_memory_exec,
 };
+pub use real::RealPath;
 pub use seccomp::{
     Action, Condition, Filter, Program as SeccompProgram, Rule, SeccompOptions, Test, UnixSockets,
 };

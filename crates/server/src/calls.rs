@@ -17,7 +17,7 @@ use crate::routes::App;
 /// Where operations stand.
 pub(crate) const PREFIX: &str = "/api/v1/";
 /// Largest body of a request, in bytes: a script, or the content of a file.
-const BODY_BYTES: usize = 16 * 1024 * 1024;
+const BODY_BYTES: usize = 32 * 1024 * 1024;
 
 /// What the token of a request may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 #[path = "main/client.rs"]
 mod client;
+#[path = "main/files.rs"]
+mod files;
 #[path = "main/gate.rs"]
 mod gate;
 #[path = "main/operations.rs"]

@@ -105,7 +105,7 @@ fn carry_out(
     }
     let policy = launch::task_policy(context, &arguments.walls)?;
     let runtime = Arc::new(context.runtime()?);
-    let host = Arc::new(OperationHost::open(runtime, policy)?);
+    let host = Arc::new(OperationHost::open(runtime, policy)?.for_owner());
     let call = host.context();
     let control = call.control().clone();
     let failed = |error: std::io::Error| {

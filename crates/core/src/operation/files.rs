@@ -213,7 +213,7 @@ pub struct EditFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileVersion {
-    /// SHA-256 of its bytes; the content store has them under it.
+    /// SHA-256 of its bytes. Those of a file that was replaced are in the content store.
     pub digest: Digest,
     /// Its size in bytes.
     pub bytes: u64,
@@ -316,7 +316,7 @@ pub struct PathChange {
     pub after: Option<KeptFile>,
 }
 
-/// Enough of a file to bring it back: its bytes are in the content store.
+/// Enough of a file to bring it back: what a change took away is in the content store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptFile {

@@ -10,14 +10,14 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{EventFilter, Subject, event_type};
 use cofferdam_core::file::{AmbiguousMatch, Replacement};
 use cofferdam_core::operation::{
-    DeleteFolder, EditFile, Encoding, EntryKind, FileBounds, FileWritten, ListFolder, OnePath,
-    PathAccess, PathValidate, ReadFile, RenameFile, RestoreFile, WriteFile, WriteMode,
+    DeleteFolder, EditFile, Encoding, EntryKind, FileWritten, ListFolder, OnePath, PathAccess,
+    PathValidate, ReadFile, RenameFile, RestoreFile, WriteFile, WriteMode,
 };
 use cofferdam_core::spec::Digest;
 use cofferdam_journal::Query;
 
 use super::{Check, Need, Scene, check, hold};
-use crate::FileDoor;
+use crate::{FileDoor, FileTerms};
 
 pub(super) const CHECKS: &[Check] = &[
     check(
@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
 impl Scene<'_> {
     fn door(&self) -> Result<FileDoor<'_>, String> {
         self.enclosure
-            .files(&Subject::default(), FileBounds::default())
+            .files(&Subject::default(), FileTerms::default())
             .map_err(|problem| problem.to_string())
     }
 

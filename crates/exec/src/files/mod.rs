@@ -8,11 +8,13 @@
 
 mod change;
 mod content;
+mod denied;
 mod media;
 mod path;
 mod read;
 mod remove;
 mod restore;
+mod visits;
 mod worker;
 mod write;
 
@@ -31,7 +33,9 @@ use cofferdam_sandbox::FileKind;
 use crate::enclosure::{Enclosure, Standing};
 use crate::plane::Plane;
 pub(crate) use change::settle;
+pub use denied::DeniedReads;
 use path::Located;
+pub use visits::FileVisits;
 use worker::Worker;
 pub(crate) use worker::{FileFault, FileWorker, Workers};
 
@@ -48,7 +52,19 @@ pub struct FileDoor<'e> {
     plane: &'e Plane,
     standing: Arc<Standing>,
     subject: Subject,
-    bounds: FileBounds,
+    terms: FileTerms,
+}
+
+/// What holds for the files of one door besides the walls.
+#[derive(Debug, Clone, Default)]
+pub struct FileTerms {
+    /// How much is taken and given.
+    pub bounds: FileBounds,
+    /// What may not be read, nor changed, whether walls hide it or not.
+    pub denied: DeniedReads,
+    /// Which files were read through this door: with it a file has to be read before it is
+    /// overwritten or edited; without it that is not asked for.
+    pub visits: Option<Arc<FileVisits>>,
 }
 
 impl Enclosure {
@@ -57,12 +73,12 @@ impl Enclosure {
     /// # Errors
     ///
     /// That the walls could not be put up.
-    pub fn files(&self, subject: &Subject, bounds: FileBounds) -> Result<FileDoor<'_>, Problem> {
+    pub fn files(&self, subject: &Subject, terms: FileTerms) -> Result<FileDoor<'_>, Problem> {
         Ok(FileDoor {
             plane: self.plane(),
             standing: self.standing()?,
             subject: subject.clone(),
-            bounds,
+            terms,
         })
     }
 }
@@ -80,6 +96,7 @@ impl FileDoor<'_> {
             return Err(Problem::new(ErrorCode::InvalidRequest, message).with_field("limit"));
         }
         let folder = self.locate(&request.path)?;
+        self.may_read(&self.real(&folder, true)?.at)?;
         let reply = self.ask(
             &folder,
             &FileRequest::List {

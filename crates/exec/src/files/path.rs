@@ -1,21 +1,16 @@
 //! From a path as it is named to the place that it means: which root, and where beneath it, with
-//! every symbolic link followed by us, so that what is changed is what was looked at.
-
-use std::collections::VecDeque;
+//! every symbolic link followed by the worker, so that what is changed is what was looked at.
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::operation::{PathAccess, PathValidate, PathVerdict};
 use cofferdam_core::spec::{EnclosureSpec, Enforce, Protection};
 use cofferdam_keeper::{FileReply, FileRequest};
-use cofferdam_sandbox::{FileKind, Metadata};
+use cofferdam_sandbox::Metadata;
 use rustix::io::Errno;
 
 use super::worker::{FileFault, odd};
 use super::{FileDoor, WORKER_LIMIT, entry_kind};
-
-/// Links that one path may lead over, as the kernel has it.
-const MOST_LINKS: usize = 40;
 
 /// A place beneath a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +56,14 @@ impl Located {
             relative: relative.to_vec(),
             ..self.clone()
         })
+    }
+
+    /// Gives where it really stands, under the name by which it was asked for.
+    pub(super) fn really(&self, relative: Vec<u8>) -> Self {
+        Self {
+            relative,
+            ..self.clone()
+        }
     }
 
     /// Gives the place of a name in it.
@@ -126,84 +129,61 @@ impl FileDoor<'_> {
 
     /// Follows every link on the way; the last name too where `follow_last` says so.
     pub(super) fn real(&self, named: &Located, follow_last: bool) -> Result<Real, Problem> {
-        let mut left: VecDeque<Vec<u8>> = pieces(named.relative()).collect();
-        let mut at = Located {
-            relative: Vec::new(),
-            ..named.clone()
+        let request = FileRequest::Real {
+            path: named.relative().to_vec(),
+            follow: follow_last,
         };
-        let mut links = 0;
-        while let Some(piece) = left.pop_front() {
-            let next = Located {
-                shown: named.shown().clone(),
-                ..at.child(&piece)
-            };
-            let found = self.look(&next)?;
-            let is_last = left.is_empty();
-            match found.map(|metadata| (metadata.kind, metadata)) {
-                None => {
-                    // Nothing below it can be there either, so no link can be on the way.
-                    let mut missing = next;
-                    for piece in left {
-                        missing = missing.child(&piece);
-                    }
-                    missing.shown = named.shown().clone();
-                    return Ok(Real {
-                        at: missing,
-                        metadata: None,
-                    });
-                }
-                Some((FileKind::Symlink, _)) if !is_last || follow_last => {
-                    links += 1;
-                    if links > MOST_LINKS {
-                        return Err(outside(named.shown()));
-                    }
-                    let target = self.read_link(&next)?;
-                    let (from, target) = match target.as_bytes().first() {
-                        Some(b'/') => {
-                            let below = target
-                                .below(named.root())
-                                .ok_or_else(|| outside(named.shown()))?;
-                            (Vec::new(), below.to_vec())
-                        }
-                        _ => (at.relative().to_vec(), target.as_bytes().to_vec()),
-                    };
-                    let mut whole = from;
-                    whole.push(b'/');
-                    whole.extend_from_slice(&target);
-                    let whole = tidy(&whole).ok_or_else(|| outside(named.shown()))?;
-                    left = pieces(&whole).chain(left).collect();
-                    at.relative.clear();
-                }
-                Some((_, metadata)) if is_last => {
-                    return Ok(Real {
-                        at: next,
-                        metadata: Some(metadata),
-                    });
-                }
-                Some(_) => at = next,
-            }
-        }
-        let metadata = self.look(&at)?;
-        at.shown = named.shown().clone();
-        Ok(Real { at, metadata })
-    }
-
-    fn read_link(&self, at: &Located) -> Result<BytePath, Problem> {
-        let request = FileRequest::ReadLink {
-            path: at.relative().to_vec(),
-        };
-        match self.ask(at, &request)?.0 {
-            FileReply::Link(target) => Ok(BytePath::from_bytes(target)),
+        match self.ask(named, &request)?.0 {
+            FileReply::Real { path, metadata } => Ok(Real {
+                at: named.really(path),
+                metadata,
+            }),
             other => Err(odd(&other)),
         }
     }
 
-    /// Refuses a place that holds a protected name, or lies at or below one.
+    /// Gives the path on the host.
+    pub(super) fn on_host(&self, at: &Located) -> BytePath {
+        let source = &self.spec().workspace_source;
+        if at.relative().is_empty() {
+            source.clone()
+        } else {
+            source.join(at.relative())
+        }
+    }
+
+    /// Refuses what may not be read, whether walls hide it or not.
+    ///
+    /// # Errors
+    ///
+    /// `denied`, with the rule.
+    pub(super) fn may_read(&self, at: &Located) -> Result<(), Problem> {
+        match self.terms.denied.rule(&self.on_host(at)) {
+            None => Ok(()),
+            Some(rule) => Err(Problem::new(
+                ErrorCode::Denied,
+                format!("{} may not be read: {rule}", at.shown()),
+            )
+            .with_field("path")
+            .with_hint("the owner grants it with `read` in the user's policy")),
+        }
+    }
+
+    /// Refuses a place that holds a protected name, or lies at or below one, or that may not even be
+    /// read.
     ///
     /// # Errors
     ///
     /// `denied`, with the rule.
     pub(super) fn may_change(&self, at: &Located) -> Result<(), Problem> {
+        self.may_read(at)?;
+        if let Some(rule) = self.terms.denied.rule_below(&self.on_host(at)) {
+            return Err(Problem::new(
+                ErrorCode::Denied,
+                format!("{} holds what may not be read: {rule}", at.shown()),
+            )
+            .with_field("path"));
+        }
         match self.protection(at) {
             None => Ok(()),
             Some(protection) => Err(Problem::new(
@@ -266,7 +246,12 @@ pub(super) fn validate(
         return Ok(denied("neither a file nor a folder".to_owned()));
     }
     let access = match request.access {
-        PathAccess::Read => rustix::fs::Access::READ_OK,
+        PathAccess::Read => {
+            if let Err(problem) = door.may_read(&real.at) {
+                return Ok(denied(problem.message));
+            }
+            rustix::fs::Access::READ_OK
+        }
         PathAccess::Write => {
             if let Err(problem) = door.may_change(&real.at) {
                 return Ok(denied(problem.message));
@@ -305,12 +290,6 @@ fn outside(path: &BytePath) -> Problem {
         format!("{path} lies outside the workspace"),
     )
     .with_field("path")
-}
-
-fn pieces(path: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
-    path.split(|byte| *byte == b'/')
-        .filter(|piece| !piece.is_empty())
-        .map(<[u8]>::to_vec)
 }
 
 /// Takes `.`, empty pieces and `..` out of a relative path, by its words; `None` where it would

@@ -5,14 +5,15 @@ use cofferdam_core::file::{LineRange, SearchOptions, excerpt, line_count, search
 use cofferdam_core::limits;
 use cofferdam_core::operation::{Encoding, FileRead, Media, ReadFile, ReadKind, Segment};
 use cofferdam_core::spec::Digest;
-use cofferdam_keeper::FileRequest;
-use cofferdam_sandbox::OpenHow;
+use cofferdam_keeper::{FileReply, FileRequest};
 
-use super::content::{read_all, tell};
+use super::content::{read_all, tell, too_large};
 use super::media::mime_type;
 use super::path::Located;
 use super::{FileDoor, worker};
 
+/// Bytes up to which a file comes with the answer about it.
+const INLINE: u32 = 32 * 1024;
 /// Matching lines unless a request says how many.
 const MATCHES: usize = 5;
 /// Lines around a match unless a request says how many.
@@ -32,12 +33,17 @@ impl FileDoor<'_> {
     pub fn read(&self, request: &ReadFile) -> Result<FileRead, Problem> {
         let asked = Asked::of(request)?;
         let at = self.locate(&request.path)?;
-        let bytes = self.bytes_of(&at, self.bounds.read_bytes)?;
+        let (real, bytes) = self.content_of(&at, self.terms.bounds.read_bytes)?;
+        self.may_read(&real)?;
+        let digest = Digest::of(&bytes);
+        if let Some(visits) = &self.terms.visits {
+            visits.see(self.on_host(&real), digest.clone());
+        }
         let mut read = FileRead {
             path: request.path.clone(),
             bytes: bytes.len() as u64,
             total_lines: line_count(&bytes),
-            digest: Digest::of(&bytes),
+            digest,
             encoding: request.encoding,
             content: None,
             start_line: 0,
@@ -114,16 +120,40 @@ impl FileDoor<'_> {
         Ok(read)
     }
 
-    /// Reads all bytes of a file, links followed by the kernel as far as they stay beneath the root.
-    pub(super) fn bytes_of(&self, at: &Located, most: u64) -> Result<Vec<u8>, Problem> {
-        let request = FileRequest::Open {
+    /// Reads all bytes of a file, links followed as far as they stay beneath the root; tells where it
+    /// really stands.
+    fn content_of(&self, at: &Located, most: u64) -> Result<(Located, Vec<u8>), Problem> {
+        let request = FileRequest::Read {
             path: at.relative().to_vec(),
-            how: OpenHow::Read,
+            inline: INLINE,
         };
-        match self.ask(at, &request)? {
-            (_, Some(file)) => read_all(file, most, at.shown()),
-            (other, None) => Err(worker::odd(&other)),
+        let (FileReply::Read(found), file) = self.ask(at, &request)? else {
+            let message = "a file worker gave no content";
+            return Err(Problem::new(ErrorCode::Internal, message));
+        };
+        let bytes = match (found.bytes, file) {
+            (Some(bytes), _) if bytes.0.len() as u64 <= most => bytes.0,
+            (Some(bytes), _) => return Err(too_large(at.shown(), bytes.0.len() as u64, most)),
+            (None, Some(file)) => read_all(file, most, at.shown())?,
+            (None, None) => {
+                let message = "a file worker sent no file";
+                return Err(Problem::new(ErrorCode::Internal, message));
+            }
+        };
+        Ok((at.really(found.path), bytes))
+    }
+
+    /// Reads all bytes of what really stands at a place.
+    pub(super) fn bytes_of(&self, at: &Located, most: u64) -> Result<Vec<u8>, Problem> {
+        let (real, bytes) = self.content_of(at, most)?;
+        if real.relative() == at.relative() {
+            return Ok(bytes);
         }
+        // A link was put in the way since the place was looked at.
+        Err(worker::refused(
+            at.shown(),
+            rustix::io::Errno::LOOP.raw_os_error(),
+        ))
     }
 }
 

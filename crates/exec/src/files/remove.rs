@@ -103,6 +103,9 @@ impl FileDoor<'_> {
             replace: false,
         };
         self.ask(to, &request)?;
+        if let Some(visits) = &self.terms.visits {
+            visits.rename(&self.on_host(from), &self.on_host(to));
+        }
         changes.push(PathChange {
             new_path: Some(to.absolute()),
             ..change(from, PathChangeKind::Renamed, None, None)
@@ -164,9 +167,10 @@ impl FileDoor<'_> {
         metadata: &Metadata,
         changes: &mut Vec<PathChange>,
     ) -> Result<(), Problem> {
+        self.may_read(at)?;
         let (kind, before) = match metadata.kind {
             FileKind::File => {
-                let bytes = self.bytes_of(at, self.bounds.read_bytes)?;
+                let bytes = self.bytes_of(at, self.terms.bounds.read_bytes)?;
                 let kept = keep(self.plane.journal().as_ref(), &bytes, metadata.mode)?;
                 (PathChangeKind::FileDeleted, Some(kept))
             }
@@ -184,6 +188,10 @@ impl FileDoor<'_> {
             path: at.relative().to_vec(),
             directory: is_folder,
         };
-        self.ask(at, &request).map(drop)
+        self.ask(at, &request)?;
+        if let Some(visits) = &self.terms.visits {
+            visits.forget(&self.on_host(at));
+        }
+        Ok(())
     }
 }

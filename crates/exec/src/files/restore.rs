@@ -81,7 +81,7 @@ impl FileDoor<'_> {
             match (after, found) {
                 (None, None) => Ok(true),
                 (Some(after), Some(_)) => {
-                    let bytes = self.bytes_of(&at, self.bounds.read_bytes)?;
+                    let bytes = self.bytes_of(&at, self.terms.bounds.read_bytes)?;
                     Ok(Digest::of(&bytes) == after.digest)
                 }
                 _ => Ok(false),
@@ -149,12 +149,15 @@ impl FileDoor<'_> {
                 let old = self.look(at)?;
                 let before = old
                     .map(|old| {
-                        let bytes = self.bytes_of(at, self.bounds.read_bytes)?;
+                        let bytes = self.bytes_of(at, self.terms.bounds.read_bytes)?;
                         keep(self.plane.journal().as_ref(), &bytes, old.mode)
                     })
                     .transpose()?;
                 self.make_parents(at, told)?;
                 self.replace(at, old.as_ref(), Some(kept.mode), bytes)?;
+                if let Some(visits) = &self.terms.visits {
+                    visits.forget(&self.on_host(at));
+                }
                 let kind = if before.is_some() {
                     PathChangeKind::FileModified
                 } else {

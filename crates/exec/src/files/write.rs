@@ -28,6 +28,44 @@ struct Before {
     at: Located,
     metadata: Option<Metadata>,
     bytes: Vec<u8>,
+    /// `None` where nothing stands.
+    digest: Option<Digest>,
+    /// What it held when it was last read through this door.
+    seen: Option<Digest>,
+}
+
+impl Before {
+    /// Refuses a change of a file that is not what its author takes it for.
+    fn check(
+        &self,
+        path: &BytePath,
+        expected: Option<&Digest>,
+        must_be_read: bool,
+    ) -> Result<(), Problem> {
+        let (wanted, field) = match (expected, &self.digest) {
+            (Some(expected), _) => (expected, "expected_digest"),
+            (None, Some(_)) if must_be_read => {
+                let Some(seen) = &self.seen else {
+                    let message = format!("{path} has not been read before it is changed");
+                    return Err(Problem::new(ErrorCode::FileUnread, message)
+                        .with_field("path")
+                        .with_hint("read it first, or say with `expected_digest` what it holds"));
+                };
+                (seen, "path")
+            }
+            (None, _) => return Ok(()),
+        };
+        if self.digest.as_ref() == Some(wanted) {
+            return Ok(());
+        }
+        Err(Problem::new(
+            ErrorCode::FileConflict,
+            format!("{path} is not what was expected: somebody has changed it"),
+        )
+        .with_field(field)
+        .with_hint("read the file again, and decide anew")
+        .with_details(json!({"expected": wanted, "found": self.digest})))
+    }
 }
 
 impl FileDoor<'_> {
@@ -43,12 +81,13 @@ impl FileDoor<'_> {
     pub fn write(&self, request: WriteFile) -> Result<FileWritten, Problem> {
         let content = take(request.content, request.encoding)?;
         let path = request.path;
-        let before = self.before(&path, request.expected_digest.as_ref())?;
+        let must_be_read = request.mode == WriteMode::Write;
+        let before = self.before(&path, request.expected_digest.as_ref(), must_be_read)?;
         let bytes = match request.mode {
             WriteMode::Write => content,
             WriteMode::Append => [before.bytes.as_slice(), &content].concat(),
         };
-        self.put(ChangeKind::WriteFile, &path, before, &bytes)
+        self.put(ChangeKind::WriteFile, &path, before, &bytes, !must_be_read)
     }
 
     /// Edits a file: all groups, in order, or none.
@@ -58,7 +97,7 @@ impl FileDoor<'_> {
     /// `edit_failed` with `details.failed_replacement_index`; `file_missing`, and those of writing.
     pub fn edit(&self, request: &EditFile) -> Result<FileWritten, Problem> {
         let path = &request.path;
-        let before = self.before(path, request.expected_digest.as_ref())?;
+        let before = self.before(path, request.expected_digest.as_ref(), true)?;
         if before.metadata.is_none() {
             return Err(worker::refused(
                 path,
@@ -69,7 +108,7 @@ impl FileDoor<'_> {
             &before.bytes,
             &request.replacements,
             request.ambiguous,
-            self.bounds.written_bytes,
+            self.terms.bounds.written_bytes,
         )
         .map_err(|failure| {
             let hint = match &failure.reason {
@@ -91,7 +130,7 @@ impl FileDoor<'_> {
                     "write_performed": false,
                 }))
         })?;
-        let written = self.put(ChangeKind::EditFile, path, before, &edited.bytes)?;
+        let written = self.put(ChangeKind::EditFile, path, before, &edited.bytes, false)?;
         let count = |of: fn(&cofferdam_core::file::ReplacementDetail) -> u64| {
             Some(edited.details.iter().map(of).sum())
         };
@@ -136,7 +175,14 @@ impl FileDoor<'_> {
                 FileReply::Opened(metadata) => metadata.mode,
                 other => return Err(worker::odd(&other)),
             };
-            let after = keep(self.plane.journal().as_ref(), &[], mode)?;
+            let after = KeptFile {
+                digest: Digest::of(&[]),
+                bytes: 0,
+                mode,
+            };
+            if let Some(visits) = &self.terms.visits {
+                visits.see(self.on_host(&at), after.digest.clone());
+            }
             changes.push(change(&at, PathChangeKind::FileCreated, None, Some(after)));
             Ok(())
         })?;
@@ -167,13 +213,18 @@ impl FileDoor<'_> {
     }
 
     /// Finds a file that is to be changed, and reads it.
-    fn before(&self, path: &BytePath, expected: Option<&Digest>) -> Result<Before, Problem> {
+    fn before(
+        &self,
+        path: &BytePath,
+        expected: Option<&Digest>,
+        must_be_read: bool,
+    ) -> Result<Before, Problem> {
         let named = self.locate(path)?;
         let Real { at, metadata } = self.real(&named, true)?;
         self.may_change(&at)?;
         let bytes = match metadata.map(|metadata| metadata.kind) {
             None => Vec::new(),
-            Some(FileKind::File) => self.bytes_of(&at, self.bounds.written_bytes)?,
+            Some(FileKind::File) => self.bytes_of(&at, self.terms.bounds.written_bytes)?,
             Some(_) => {
                 return Err(worker::refused(
                     path,
@@ -181,23 +232,15 @@ impl FileDoor<'_> {
                 ));
             }
         };
-        if let Some(expected) = expected {
-            let found = metadata.map(|_| Digest::of(&bytes));
-            if found.as_ref() != Some(expected) {
-                return Err(Problem::new(
-                    ErrorCode::FileConflict,
-                    format!("{path} is not what was expected: somebody has changed it"),
-                )
-                .with_field("expected_digest")
-                .with_hint("read the file again, and decide anew")
-                .with_details(json!({"expected": expected, "found": found})));
-            }
-        }
-        Ok(Before {
+        let before = Before {
+            digest: metadata.map(|_| Digest::of(&bytes)),
+            seen: (self.terms.visits.as_ref()).and_then(|visits| visits.of(&self.on_host(&at))),
             at,
             metadata,
             bytes,
-        })
+        };
+        before.check(path, expected, must_be_read && self.terms.visits.is_some())?;
+        Ok(before)
     }
 
     /// Puts bytes in the place of a file.
@@ -207,8 +250,9 @@ impl FileDoor<'_> {
         path: &BytePath,
         before: Before,
         bytes: &[u8],
+        keeps_old: bool,
     ) -> Result<FileWritten, Problem> {
-        let most = self.bounds.written_bytes;
+        let most = self.terms.bounds.written_bytes;
         if bytes.len() as u64 > most {
             return Err(too_large(path, bytes.len() as u64, most));
         }
@@ -220,7 +264,21 @@ impl FileDoor<'_> {
         let (new, changed) = self.tell(kind, path, |changes| {
             self.make_parents(&before.at, changes)?;
             let mode = self.replace(&before.at, before.metadata.as_ref(), None, bytes)?;
-            let new = keep(journal, bytes, mode)?;
+            let new = KeptFile {
+                digest: Digest::of(bytes),
+                bytes: bytes.len() as u64,
+                mode,
+            };
+            // Who had not seen all of it has not seen it now: what was added follows the unknown.
+            let had_seen = before.digest.is_none() || before.seen == before.digest;
+            if let Some(visits) = self
+                .terms
+                .visits
+                .as_ref()
+                .filter(|_| had_seen || !keeps_old)
+            {
+                visits.see(self.on_host(&before.at), new.digest.clone());
+            }
             let kind = if old.is_some() {
                 PathChangeKind::FileModified
             } else {

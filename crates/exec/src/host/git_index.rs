@@ -13,7 +13,7 @@ const FIXED: usize = 60;
 ///
 /// Entries are sorted, so reading ends behind the last name that was asked for. An index that cannot
 /// be understood holds nothing: then a name is protected rather than not.
-pub(super) fn holds(index: &Path, names: &[&[u8]]) -> Vec<bool> {
+pub(crate) fn holds(index: &Path, names: &[&[u8]]) -> Vec<bool> {
     let mut found = vec![false; names.len()];
     if let Some(file) = super::files::open_regular(index) {
         let _ = look(BufReader::with_capacity(64 * 1024, file), names, &mut found);

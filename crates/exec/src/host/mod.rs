@@ -30,10 +30,13 @@ use cofferdam_core::policy::EffectivePolicy;
 use cofferdam_core::spec::Variable;
 
 pub use data_dir::data_dir;
+pub(crate) use git_index::holds as index_holds;
+pub(crate) use paths::pattern_of;
 pub use policy_files::{
     MANAGED_POLICY, PROJECT_POLICY, PolicyFile, policy_files, read_layer, read_policy_layers,
 };
 pub(crate) use probes::problem_of;
+pub(crate) use protected::is_env_file;
 pub use surroundings::Surroundings;
 pub use workspace::{Workspace, resolve_workspace};
 

@@ -107,24 +107,31 @@ fn look(written: &BytePath, path: &Path) -> PathFact {
     }
 }
 
+/// Reads a pattern of a policy, which is held against paths below the top of a tree; `None` for a
+/// path that is none.
+pub(crate) fn pattern_of(written: &BytePath) -> Option<GlobMatcher> {
+    if !has_pattern(written) {
+        return None;
+    }
+    let text = written.to_text();
+    // A pattern without a slash means the name at any depth, as in .gitignore.
+    let full = if text.contains('/') {
+        text.trim_start_matches("./").to_owned()
+    } else {
+        format!("**/{text}")
+    };
+    let glob = GlobBuilder::new(&full)
+        .literal_separator(true)
+        .build()
+        .ok()?;
+    Some(glob.compile_matcher())
+}
+
 /// Finds what patterns mean, never through a link (FC-24), never in `.git`.
 fn expand(patterns: &[&BytePath], tree: &Path) -> Vec<PathFact> {
     let matchers: Vec<(&BytePath, GlobMatcher)> = patterns
         .iter()
-        .filter_map(|written| {
-            let text = written.to_text();
-            // A pattern without a slash means the name at any depth, as in .gitignore.
-            let full = if text.contains('/') {
-                text.trim_start_matches("./").to_owned()
-            } else {
-                format!("**/{text}")
-            };
-            let glob = GlobBuilder::new(&full)
-                .literal_separator(true)
-                .build()
-                .ok()?;
-            Some((*written, glob.compile_matcher()))
-        })
+        .filter_map(|written| Some((*written, pattern_of(written)?)))
         .collect();
     let mut facts = Vec::new();
     let mut waiting = vec![PathBuf::new()];

@@ -207,7 +207,8 @@ fn mark_tracked(list: &mut [ProtectedName], git: &GitFacts) {
     }
 }
 
-fn is_env_file(name: &[u8]) -> bool {
+/// Tells whether a name is that of a file with secrets, and not of a sample of one.
+pub(crate) fn is_env_file(name: &[u8]) -> bool {
     let is_one = name == b".env" || name.starts_with(b".env.");
     is_one && !SAMPLES.iter().any(|end| name.ends_with(end))
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cofferdam_keeper::{FileReply, FileRequest};
+use cofferdam_keeper::{ContentBytes, FileContent, FileReply, FileRequest};
 use cofferdam_sandbox::{Create, Entry, FileKind, Metadata, OpenHow, SandboxError, Step};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -94,7 +94,26 @@ impl Tree {
                 self.metadata(path)?;
                 FileReply::Done
             }
-            FileRequest::ReadLink { path } => return Err(refused(path, Errno::INVAL)),
+            FileRequest::Real { path, .. } => FileReply::Real {
+                path: path.clone(),
+                metadata: match self.metadata(path) {
+                    Ok(metadata) => Some(metadata),
+                    Err(error) if error.errno == Errno::NOENT.raw_os_error() => None,
+                    Err(error) => return Err(error),
+                },
+            },
+            FileRequest::Read { path, .. } => FileReply::Read(self.content(path)?),
+            FileRequest::ReadMany { paths, most } => FileReply::Many(
+                paths
+                    .iter()
+                    .map(|path| {
+                        let mut content = self.content(path)?;
+                        content.bytes = content.bytes.filter(|one| one.0.len() <= *most as usize);
+                        Ok(content)
+                    })
+                    .map(|one| one.map_err(|error: SandboxError| error.into()))
+                    .collect(),
+            ),
             FileRequest::Temporary { directory, mode } => {
                 self.is_folder(directory)?;
                 let file = memory(&[])?;
@@ -177,6 +196,17 @@ impl Tree {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         })
+    }
+
+    fn content(&self, path: &[u8]) -> Result<FileContent, SandboxError> {
+        match self.node(path)? {
+            Node::Folder { .. } => Err(refused(path, Errno::ISDIR)),
+            Node::File { bytes, .. } => Ok(FileContent {
+                path: path.to_vec(),
+                metadata: self.metadata(path)?,
+                bytes: Some(ContentBytes(bytes)),
+            }),
+        }
     }
 
     fn open(

@@ -163,3 +163,78 @@ fn directories_are_made_listed_and_removed() {
     assert_eq!(root.read_link(b"far").expect("read"), b"../secret");
     assert!(root.list(b"", 2).expect("listed").1);
 }
+
+/// Rounds of the race below.
+const ROUNDS: u32 = 10_000;
+
+#[test]
+fn d4_row_35_a_race_of_ten_thousand_swaps_never_leads_out() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (folder, root) = scene();
+    let top = folder.path().join("root");
+    let outside = folder.path().join("outside");
+    for name in ["spot", "outside"] {
+        let place = if name == "spot" { &top } else { folder.path() }.join(name);
+        std::fs::create_dir(&place).expect("made");
+        std::fs::write(place.join("there"), name).expect("written");
+    }
+    std::os::unix::fs::symlink(&outside, top.join("lure")).expect("linked");
+    let look = || -> Vec<(std::ffi::OsString, Vec<u8>)> {
+        let mut all: Vec<_> = std::fs::read_dir(&outside)
+            .expect("listed")
+            .map(|entry| entry.expect("an entry"))
+            .map(|entry| {
+                (
+                    entry.file_name(),
+                    std::fs::read(entry.path()).expect("read"),
+                )
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let before = look();
+    let is_over = AtomicBool::new(false);
+    let shown = top.as_os_str().as_bytes();
+    let mut written = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (spot, lure) = (top.join("spot"), top.join("lure"));
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = rustix::fs::renameat_with(
+                    rustix::fs::CWD,
+                    &spot,
+                    rustix::fs::CWD,
+                    &lure,
+                    rustix::fs::RenameFlags::EXCHANGE,
+                );
+            }
+        });
+        for round in 0..ROUNDS {
+            let done = root.temporary(b"spot", 0o644).and_then(|file| {
+                rustix::io::write(&file, b"x").expect("written");
+                root.commit(file, b"spot/planted", true)
+            });
+            written += u32::from(done.is_ok());
+            let _ = root.open_file(format!("spot/new-{round}").as_bytes(), NEW);
+            let _ = root.make_directory(b"spot/directory", 0o755, false);
+            let _ = root.rename(b"spot/there", b"spot/moved", true);
+            let _ = root.rename(b"spot/moved", b"spot/there", true);
+            let _ = root.remove(b"spot/planted", false);
+            if let Ok((file, path, _)) = root.read_real(shown, b"spot/there") {
+                let mut text = String::new();
+                std::fs::File::from(file)
+                    .read_to_string(&mut text)
+                    .expect("read");
+                assert_eq!(text, "spot", "{}", path.escape_ascii());
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(
+        look() == before,
+        "something outside was changed: {:?}",
+        look()
+    );
+    assert!(written > 0, "no round wrote anything");
+}

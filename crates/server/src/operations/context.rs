@@ -6,7 +6,7 @@ use cofferdam_core::authority::{Actor, Authority};
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_exec::Control;
-use cofferdam_runtime::{PolicyRequest, Runtime};
+use cofferdam_runtime::{FileRequest, FrontDoor, PolicyRequest, Runtime};
 
 /// What all operations of one server have in common: the runtime, and what the owner's command
 /// line fixed.
@@ -36,6 +36,13 @@ impl OperationHost {
     /// Lends the workspace.
     pub fn workspace(&self) -> &BytePath {
         self.authority.root()
+    }
+
+    /// Says that the calls are the owner's own, made at the keyboard.
+    #[must_use]
+    pub fn for_owner(mut self) -> Self {
+        self.authority = Authority::new(Actor::Owner, self.authority.root().clone());
+        self
     }
 
     /// Gives what one call is carried out with.
@@ -69,6 +76,18 @@ impl OperationContext {
     /// Lends whose word this is: a protocol's, on the workspace of this server.
     pub fn authority(&self) -> &Authority {
         &self.host.authority
+    }
+
+    /// Gives whose word a file operation is.
+    pub fn files(&self) -> FileRequest {
+        FileRequest {
+            policy: self.policy(),
+            authority: self.host.authority.clone(),
+            front_door: match self.host.authority.actor() {
+                Actor::Owner => FrontDoor::CommandLine,
+                Actor::Protocol | Actor::System => FrontDoor::Protocol,
+            },
+        }
     }
 
     /// Lends the workspace.

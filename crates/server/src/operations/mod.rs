@@ -5,11 +5,11 @@
 //! To add an operation: its request and result in `core`, what carries it out in `exec` and
 //! `runtime`, and an entry in the file of its area below.
 
-mod background;
 mod context;
 mod entry;
 mod environment;
 mod fields;
+mod files;
 mod page;
 mod run;
 mod session;
@@ -31,7 +31,7 @@ impl OperationTable {
         let here = [
             run::operations(),
             environment::operations(),
-            background::operations(),
+            files::operations(),
             tools::operations(),
         ];
         // What these open outlives the call that opened it.

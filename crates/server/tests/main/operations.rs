@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use crate::client::{Answer, Running};
 
 /// A server with a workspace, on the provider that works everywhere.
-struct Scene {
+pub(crate) struct Scene {
     server: Running,
-    workspace: PathBuf,
+    pub(crate) workspace: PathBuf,
     read_token: String,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn host(workspace: PathBuf, data: PathBuf) -> Arc<OperationHost> {
 }
 
 impl Scene {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut workspace = PathBuf::new();
         let read_token = "only-for-reading-0123".to_owned();
         let server = Running::start_as(|options: &mut ServerOptions, directory| {
@@ -75,7 +75,7 @@ impl Scene {
         self.server.request("POST", &target, &more) + body
     }
 
-    fn call(&self, operation: &str, body: &Value) -> Answer {
+    pub(crate) fn call(&self, operation: &str, body: &Value) -> Answer {
         let json = "Content-Type: application/json\r\n";
         self.server
             .send(&self.text(operation, json, &body.to_string()))

@@ -87,7 +87,7 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
     ]
 }
 
-pub(super) fn open(data: &Path) -> anyhow::Result<Plane> {
+fn open(data: &Path) -> anyhow::Result<Plane> {
     let ambient = Arc::new(SystemAmbient::new());
     let directory = DataDir::open(data)?;
     let journal = SqliteJournal::open(&directory, ambient.clone())?;
@@ -187,11 +187,7 @@ fn prove(enclosure: &Enclosure, workspace: &BytePath) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn command(
-    enclosure: &Enclosure,
-    workspace: &BytePath,
-    argv: &[&str],
-) -> CommandOutcome {
+fn command(enclosure: &Enclosure, workspace: &BytePath, argv: &[&str]) -> CommandOutcome {
     enclosure.run(planned(workspace, argv))
 }
 
@@ -213,7 +209,7 @@ fn planned(workspace: &BytePath, argv: &[&str]) -> PlaneRun<'static> {
     }
 }
 
-pub(super) fn completed(outcome: &CommandOutcome) -> anyhow::Result<()> {
+fn completed(outcome: &CommandOutcome) -> anyhow::Result<()> {
     if outcome.status == Status::Completed {
         return Ok(());
     }
@@ -225,7 +221,7 @@ pub(super) fn completed(outcome: &CommandOutcome) -> anyhow::Result<()> {
     bail!("{:?}: {problem}{}", outcome.status, outcome.stderr)
 }
 
-pub(super) const fn requested() -> IsolationLevel {
+const fn requested() -> IsolationLevel {
     IsolationLevel {
         provider: None,
         network: Network::None,
