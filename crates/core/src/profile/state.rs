@@ -96,15 +96,17 @@ pub struct StateChange {
 impl StateChange {
     /// Tells whether the owner can apply it as it is kept.
     pub fn is_applicable(&self) -> bool {
-        !self.secret
-            && !(self.masked && self.keys.is_empty())
-            && match self.what {
-                StateChangeKind::Special | StateChangeKind::Conflict => false,
-                StateChangeKind::Deleted => true,
-                StateChangeKind::Added | StateChangeKind::Modified => {
-                    self.after.is_some()
-                        || (!self.keys.is_empty() && self.keys.iter().all(|key| !key.masked))
-                }
+        let is_kept_masked = self.masked && self.keys.is_empty();
+        if self.secret || is_kept_masked {
+            return false;
+        }
+        match self.what {
+            StateChangeKind::Special | StateChangeKind::Conflict => false,
+            StateChangeKind::Deleted => true,
+            StateChangeKind::Added | StateChangeKind::Modified => {
+                self.after.is_some()
+                    || (!self.keys.is_empty() && self.keys.iter().all(|key| !key.masked))
             }
+        }
     }
 }

@@ -230,6 +230,7 @@ fn many_threads_may_spawn_at_once() {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "a skipped test says why")]
 fn own_group(name: &str, limits: GroupLimits) -> Option<ControlGroup> {
     let name = format!("{name}-{}", std::process::id());
     let plan = ControlTrees::find().plan(&name, limits);
