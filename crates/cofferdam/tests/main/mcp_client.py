@@ -27,8 +27,8 @@ def is_error(result):
     return bool(of(result, "is_error", "isError"))
 
 
-async def call(session, name, **arguments):
-    return await session.call_tool(name, arguments)
+async def call(session, tool, /, **arguments):
+    return await session.call_tool(tool, arguments)
 
 
 async def commands(session):
@@ -93,11 +93,31 @@ async def background(session):
     assert "cancelled" in json.dumps(structured(result)), result
 
 
+def outcome(result):
+    value = structured(result)
+    return value.get("result", value)
+
+
+async def shell_session(session):
+    """What a person expects to stay, stays; what must not poison the next command does not."""
+    value = structured(await call(session, "session_open", mode="shell"))
+    name = value.get("session_id") or value["name"]
+    await call(session, "session_run", session=name, command="mkdir -p sub; cd sub; export A=b")
+    result = await call(session, "session_run", session=name, command="echo $A; basename $PWD")
+    assert outcome(result)["stdout"] == "b\nsub\n", result
+    result = await call(session, "session_run", session=name, command="exit 3")
+    assert outcome(result)["return_code"] == 3, result
+    result = await call(session, "session_run", session=name, command="echo next")
+    assert outcome(result)["stdout"] == "next\n", result
+    result = await call(session, "session_close", session=name)
+    assert not is_error(result), result
+
+
 async def terminal(session):
     """Opens a terminal, types a command, and reads the screen."""
     result = await call(session, "terminal_open", name="one")
     assert not is_error(result), result
-    result = await call(session, "terminal_input", name="one", text="echo $((40 + 2))")
+    result = await call(session, "terminal_input", name="one", text="echo $((40 + 2))", output_wait=20)
     assert "42" in json.dumps(structured(result)), result
     result = await call(session, "terminal_snapshot", name="one")
     assert "42" in json.dumps(structured(result)), result
@@ -129,6 +149,8 @@ async def main():
             await environment(session)
             if "run_command_background" in tools:
                 await background(session)
+            if "session_open" in tools:
+                await shell_session(session)
             if "terminal_open" in tools:
                 await terminal(session)
     print("good:", ", ".join(sorted(tools)))

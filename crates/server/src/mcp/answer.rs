@@ -30,6 +30,7 @@ pub(super) fn result(answer: Result<Value, Problem>) -> CallToolResult {
 
 /// Tells whether what was asked for did not happen. A command that ran and failed did happen.
 fn is_refusal(value: &Value) -> bool {
+    let value = value.get("result").unwrap_or(value);
     let status = value.get("status").and_then(Value::as_str);
     matches!(status, Some("error" | "denied"))
 }
@@ -45,6 +46,9 @@ fn problem_text(problem: &Problem) -> String {
 /// Tells a result for a model or a person: what it says itself, the output of a command with how it
 /// ended, or the whole as JSON.
 pub fn text(value: &Value) -> String {
+    if let Some(inner) = value.get("result").filter(|one| one.is_object()) {
+        return text(inner);
+    }
     let of = |name: &str| value.get(name).and_then(Value::as_str);
     if let Some(text) = of("text") {
         return text.to_owned();
