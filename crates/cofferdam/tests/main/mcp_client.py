@@ -81,7 +81,7 @@ async def background(session):
         )
         page = structured(result)
         assert not is_error(result), result
-        text += page.get("text", page.get("output", ""))
+        text += page["content"]
         offset = page["next_offset"]
         if text:
             break
@@ -89,7 +89,7 @@ async def background(session):
     assert text == "one\n", text
     result = await call(session, "command_cancel", command_id=command)
     assert not is_error(result), result
-    result = await call(session, "command_wait", command_id=command, timeout=10)
+    result = await call(session, "command_wait", command_id=command, limit_seconds=20)
     assert "cancelled" in json.dumps(structured(result)), result
 
 
