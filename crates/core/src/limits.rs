@@ -82,6 +82,10 @@ pub const FILE_WRITE_BYTES: u64 = 64 * 1024 * 1024;
 pub const FILE_READ_BYTES: u64 = 100 * 1024 * 1024;
 /// Most bytes of a text that a result shows of a file before and after a change.
 pub const FILE_TEXT_BYTES: u64 = 64 * 1024;
+/// Most files that are read at once.
+pub const READ_FILES: usize = 1_000;
+/// Characters of all files together that are read at once.
+pub const READ_FILES_CHARACTERS: usize = 4_000_000;
 /// Most ranges of one extract.
 pub const EXTRACT_SEGMENTS: usize = 50;
 /// Most matching lines of one search.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::BytePath;
+use crate::error::Problem;
 use crate::file::{AmbiguousMatch, LineRange, MatchBlock, Replacement, ReplacementDetail};
 use crate::limits;
 use crate::spec::Digest;
@@ -161,6 +162,64 @@ pub struct FileRead {
     /// For `media`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media: Option<Media>,
+}
+
+impl FileRead {
+    /// Tells of a file without anything of its content.
+    pub const fn of(path: BytePath, content: &[u8], total_lines: u64, digest: Digest) -> Self {
+        Self {
+            path,
+            bytes: content.len() as u64,
+            total_lines,
+            digest,
+            encoding: Encoding::Utf8,
+            content: None,
+            start_line: 0,
+            end_line: 0,
+            char_count: 0,
+            truncated: false,
+            matches: Vec::new(),
+            matching_lines: None,
+            segments: Vec::new(),
+            media: None,
+        }
+    }
+}
+
+/// Reads the whole of many files at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadFiles {
+    /// The files, 1 to 1 000.
+    pub paths: Vec<BytePath>,
+    /// Most characters of each; 50 000 unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_chars: Option<usize>,
+    /// How contents are told; `utf8` unless said, which becomes `lossy` where it has to.
+    #[serde(default)]
+    pub encoding: Encoding,
+}
+
+/// What was read of many files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilesRead {
+    /// What came of each, in the order in which they were asked for.
+    pub files: Vec<OneOfMany>,
+}
+
+/// What came of one file of many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OneOfMany {
+    /// The file, as it was named.
+    pub path: BytePath,
+    /// What was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<FileRead>,
+    /// Why nothing was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
 }
 
 /// Whether content takes the place of a file's or follows it.

@@ -22,9 +22,9 @@ pub use environment::{
 };
 pub use files::{
     DeleteFolder, EditFile, Encoding, EntryKind, FileBounds, FileRead, FileVersion, FileWritten,
-    FilesChanged, FolderEntry, FolderListing, KeptFile, ListFolder, Media, OnePath, PathAccess,
-    PathChange, PathChangeKind, PathValidate, PathVerdict, ReadFile, ReadKind, RenameFile,
-    RestoreFile, Segment, WriteFile, WriteMode,
+    FilesChanged, FilesRead, FolderEntry, FolderListing, KeptFile, ListFolder, Media, OneOfMany,
+    OnePath, PathAccess, PathChange, PathChangeKind, PathValidate, PathVerdict, ReadFile,
+    ReadFiles, ReadKind, RenameFile, RestoreFile, Segment, WriteFile, WriteMode,
 };
 pub use request::{CommandRequest, command_form, variables};
 pub use session::{

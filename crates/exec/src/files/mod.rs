@@ -9,6 +9,7 @@
 mod change;
 mod content;
 mod denied;
+mod many;
 mod media;
 mod path;
 mod read;

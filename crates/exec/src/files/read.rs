@@ -40,20 +40,8 @@ impl FileDoor<'_> {
             visits.see(self.on_host(&real), digest.clone());
         }
         let mut read = FileRead {
-            path: request.path.clone(),
-            bytes: bytes.len() as u64,
-            total_lines: line_count(&bytes),
-            digest,
             encoding: request.encoding,
-            content: None,
-            start_line: 0,
-            end_line: 0,
-            char_count: 0,
-            truncated: false,
-            matches: Vec::new(),
-            matching_lines: None,
-            segments: Vec::new(),
-            media: None,
+            ..FileRead::of(request.path.clone(), &bytes, line_count(&bytes), digest)
         };
         match asked {
             Asked::Content { range, characters } => {

@@ -10,8 +10,9 @@ use cofferdam_core::decide::{self, Operation};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::operation::{
-    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FolderListing, ListFolder,
-    OnePath, PathValidate, PathVerdict, ReadFile, RenameFile, RestoreFile, WriteFile,
+    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FilesRead, FolderListing,
+    ListFolder, OnePath, PathValidate, PathVerdict, ReadFile, ReadFiles, RenameFile, RestoreFile,
+    WriteFile,
 };
 use cofferdam_core::outcome::Status;
 use cofferdam_exec::{FileDoor, FileTerms, FileVisits};
@@ -60,6 +61,18 @@ impl Runtime {
         let paths = [&request.path];
         self.through(who, "read_file", Does::Read, &paths, |door| {
             door.read(request)
+        })
+    }
+
+    /// Reads many files (E5).
+    ///
+    /// # Errors
+    ///
+    /// `invalid_request`; what is wrong with one of them is told with it.
+    pub fn read_files(&self, who: &FileRequest, request: &ReadFiles) -> Result<FilesRead, Problem> {
+        let top = BytePath::default();
+        self.through(who, "read_files", Does::Read, &[&top], |door| {
+            door.read_many(request)
         })
     }
 

@@ -1,8 +1,9 @@
 //! Files of the workspace (E3–E6, E8).
 
 use cofferdam_core::operation::{
-    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FolderListing, ListFolder,
-    OnePath, PathValidate, PathVerdict, ReadFile, RenameFile, RestoreFile, WriteFile,
+    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FilesRead, FolderListing,
+    ListFolder, OnePath, PathValidate, PathVerdict, ReadFile, ReadFiles, RenameFile, RestoreFile,
+    WriteFile,
 };
 
 use super::entry::{Annotations, Operation, Scope};
@@ -37,6 +38,18 @@ fn reading() -> Vec<Operation> {
             Annotations::READS,
             |context, request: ReadFile| -> Result<FileRead, _> {
                 context.runtime().read_file(&context.files(), &request)
+            },
+        ),
+        Operation::new(
+            "read_files",
+            "Read many files at once",
+            "Gives the whole of up to 1 000 files, at most `max_chars` characters of each and 4 000 000 \
+             in all, in the order in which they were asked for. What is wrong with one is told with it, \
+             and the others are read all the same.",
+            Scope::Read,
+            Annotations::READS,
+            |context, request: ReadFiles| -> Result<FilesRead, _> {
+                context.runtime().read_files(&context.files(), &request)
             },
         ),
         Operation::new(

@@ -200,3 +200,38 @@ fn row_29_an_image_comes_whole_and_text_is_no_media() {
     let text = json!({"path": "t.png", "type": "media"});
     assert_eq!(code(&scene, "read_file", &text), "not_a_file");
 }
+
+#[test]
+fn many_files_are_read_at_once_and_each_has_its_own_failure() {
+    let scene = Scene::start();
+    let names: Vec<String> = (0..300).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        std::fs::write(scene.workspace.join(name), name.repeat(40)).expect("written");
+    }
+    std::fs::write(scene.workspace.join("large"), "x".repeat(400_000)).expect("written");
+    std::fs::write(scene.workspace.join(".env"), "KEY=1").expect("written");
+    let mut paths = names.clone();
+    paths.extend(["large", "../out", ".env", "absent"].map(str::to_owned));
+    let read = good(&scene, "read_files", &json!({"paths": paths}));
+    let files = read["files"].as_array().expect("a list");
+    for (name, file) in names.iter().zip(files) {
+        assert_eq!(file["read"]["content"], name.repeat(40));
+    }
+    assert_eq!(files[300]["read"]["char_count"], 50_000);
+    assert_eq!(files[300]["read"]["truncated"], true);
+    let codes: Vec<&Value> = files[301..]
+        .iter()
+        .map(|file| &file["problem"]["code"])
+        .collect();
+    assert_eq!(codes, ["path_outside", "denied", "file_missing"]);
+    // What was read so may be changed.
+    good(
+        &scene,
+        "write_file",
+        &json!({"path": "f7", "content": "new"}),
+    );
+    assert_eq!(
+        code(&scene, "read_files", &json!({"paths": []})),
+        "invalid_request"
+    );
+}
