@@ -92,7 +92,7 @@ impl Client {
         let Some(found) = find_server(data_dir) else {
             return Ok(None);
         };
-        Self::with_token_file(&found.address, &found.token_file.as_path()).map(Some)
+        Self::with_token_file(&found.address, found.token_file.as_path()).map(Some)
     }
 
     /// Calls an operation by its name.
