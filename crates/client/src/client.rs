@@ -1,3 +1,4 @@
+use std::io::Read;
 use std::path::Path;
 
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -127,15 +128,38 @@ impl Client {
         if response.status().is_success() {
             return serde_json::from_slice(&text).map_err(|error| self.unreachable(&error));
         }
-        let refused: Refused =
-            serde_json::from_slice(&text).map_err(|error| self.unreachable(&error))?;
-        Err(Problem {
-            code: refused.code,
-            message: refused.detail,
-            hint: refused.hint,
-            field: refused.field,
-            details: refused.details,
-        })
+        Err(self.refused(&text))
+    }
+
+    /// Reads what the server goes on telling, below `/api/v1/`.
+    pub(crate) fn stream(&self, path: &str) -> Result<Box<dyn Read + Send>, Problem> {
+        let sent = self
+            .agent
+            .get(format!("{}/api/v1/{path}", self.base))
+            .header("Authorization", &self.authorization)
+            .call();
+        let mut response = sent.map_err(|error| self.unreachable(&error))?;
+        if response.status().is_success() {
+            return Ok(Box::new(response.into_body().into_reader()));
+        }
+        let text = response
+            .body_mut()
+            .read_to_vec()
+            .map_err(|error| self.unreachable(&error))?;
+        Err(self.refused(&text))
+    }
+
+    fn refused(&self, text: &[u8]) -> Problem {
+        match serde_json::from_slice::<Refused>(text) {
+            Ok(refused) => Problem {
+                code: refused.code,
+                message: refused.detail,
+                hint: refused.hint,
+                field: refused.field,
+                details: refused.details,
+            },
+            Err(error) => self.unreachable(&error),
+        }
     }
 
     /// Runs one command and waits for its end (E1).

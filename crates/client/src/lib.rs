@@ -18,6 +18,8 @@
 
 mod client;
 mod find;
+mod terminal;
 
 pub use client::Client;
 pub use find::find_server;
+pub use terminal::{TerminalEvent, TerminalStream};

@@ -5,6 +5,7 @@ pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod review;
 pub(crate) mod run;
+pub(crate) mod session;
 pub(crate) mod task;
 pub(crate) mod terminal;
 pub(crate) mod view;
@@ -22,8 +23,9 @@ use review::{
     MergeArguments, ReviewArguments, SetupArguments, StopArguments, TasksArguments, UndoArguments,
 };
 use run::RunArguments;
+use session::SessionCommand;
 use task::TaskCommand;
-use terminal::TerminalCommand;
+use terminal::{AttachArguments, TerminalCommand};
 use view::{EventsArguments, EvidenceArguments, JournalCommand, ServeArguments, ThreadsArguments};
 
 const STYLES: Styles = Styles::styled()
@@ -97,9 +99,14 @@ pub(crate) enum TopCommand {
     Drop(TasksArguments),
     /// Take back the last merge or drop of tasks, or go back to a snapshot of your files
     Undo(UndoArguments),
-    /// Play and export recordings of terminals
+    /// Open and use terminals of a running server, play recordings
     #[command(subcommand)]
-    Terminal(TerminalCommand),
+    Terminal(Box<TerminalCommand>),
+    /// Put a terminal of a running server on this one
+    Attach(AttachArguments),
+    /// Run commands in a place that stays up, of a running server
+    #[command(subcommand)]
+    Session(Box<SessionCommand>),
     /// List tasks and commands that run now
     Ps,
     /// Stop tasks that run in another terminal

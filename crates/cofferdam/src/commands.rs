@@ -1,11 +1,13 @@
 //! What each command does.
 
+mod attach;
 mod call;
 mod demo;
 mod doctor;
 mod events;
 mod explain;
 mod journal;
+mod living;
 mod mcp;
 mod policy;
 mod policy_watch;
@@ -16,6 +18,7 @@ mod remedy;
 mod review;
 mod run;
 mod serve;
+mod session;
 mod setup;
 mod snapshots;
 mod task;
@@ -39,6 +42,8 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Drop(arguments) => review::drop_tasks(context, &arguments.tasks),
         TopCommand::Undo(arguments) => snapshots::undo(context, &arguments),
         TopCommand::Terminal(command) => terminal::terminal(context, &command),
+        TopCommand::Attach(arguments) => attach::attach(context, &arguments),
+        TopCommand::Session(command) => session::session(context, &command),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
         TopCommand::Setup(arguments) => setup::setup(context, &arguments),

@@ -12,10 +12,12 @@ pub(crate) mod fixtures;
 pub(crate) mod outcome;
 pub(crate) mod ps;
 pub(crate) mod review;
+pub(crate) mod sessions;
 pub(crate) mod snapshots;
 pub(crate) mod table;
 pub(crate) mod task;
 pub(crate) mod tasks;
+pub(crate) mod terminals;
 pub(crate) mod view;
 
 use std::fmt::{Display, Write as _};

@@ -7,3 +7,4 @@ mod signals;
 mod terminal;
 
 pub(crate) use caller::{Caller, Wish, exit_code};
+pub(crate) use terminal::{CallerTerminal, Suspend};

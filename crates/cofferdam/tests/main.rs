@@ -12,6 +12,8 @@ mod fullscreen;
 mod input;
 #[path = "main/journal.rs"]
 mod journal;
+#[path = "main/lasting.rs"]
+mod lasting;
 #[path = "main/operations.rs"]
 mod operations;
 #[path = "main/policy.rs"]

@@ -1,6 +1,6 @@
 //! Outcomes of what never ran.
 
-use cofferdam_core::error::Problem;
+use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::id::CommandId;
 use cofferdam_core::outcome::{
     CommandOutcome, Denial, DenialSource, Isolation, IsolationLevel, Status,
@@ -14,6 +14,14 @@ pub(crate) fn asked_for(document: &PolicyDocument, default: Network) -> Isolatio
         provider: document.provider.and_then(ProviderChoice::named),
         network: document.network.unwrap_or(default),
     }
+}
+
+/// Refuses to open what would outlive a server that ends.
+pub(crate) fn stopping() -> Problem {
+    Problem::new(
+        ErrorCode::ServerUnreachable,
+        "the server is being stopped, and opens nothing more",
+    )
 }
 
 /// Gives the walls that a policy asks for.

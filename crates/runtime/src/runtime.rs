@@ -18,7 +18,7 @@ use crate::decide::judge_command;
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 use crate::options::RuntimeOptions;
 use crate::scribe::Scribe;
-use crate::session::Sessions;
+use crate::session::{Sessions, Stamp};
 use crate::system::SystemHost;
 
 /// Carries out operations for one caller. Shared by reference between threads.
@@ -38,6 +38,8 @@ pub struct Runtime {
     /// What is worth a word about agents that ran as single commands.
     notes: Mutex<Vec<String>>,
     pub(crate) terminals: crate::terminal::Registry,
+    /// How the files of the policy were when they were last looked at.
+    policy_seen: Mutex<Option<Stamp>>,
     /// Who is told of them at once.
     on_note: OnceLock<NoteHook>,
 }
@@ -123,6 +125,7 @@ impl Runtime {
             claims: Mutex::default(),
             notes: Mutex::default(),
             terminals: crate::terminal::Registry::default(),
+            policy_seen: Mutex::default(),
             on_note: OnceLock::new(),
         })
     }
@@ -147,6 +150,15 @@ impl Runtime {
         }
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.extend_from_slice(more);
+    }
+
+    /// Notes how the files of the policy are; gives how they were.
+    pub(crate) fn seen_policy(&self, now: Stamp) -> Option<Stamp> {
+        let mut seen = self
+            .policy_seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        seen.replace(now)
     }
 
     /// Tells what the ready places for commands over a protocol have done.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use cofferdam_client::{Client, find_server};
+use cofferdam_client::Client;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_core::outcome::CommandOutcome;
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::living;
 use crate::arguments::call::CallArguments;
 use crate::context::Context;
 use crate::failure::Ending;
@@ -144,20 +145,7 @@ fn of_data_dir(
         )
         .with_hint("give the flags to `cofferdam serve`, or narrow with fields of the request"));
     }
-    let data_dir = context.data_dir()?;
-    let needed = || {
-        Problem::new(
-            ErrorCode::ServerUnreachable,
-            format!(
-                "{} is about something that outlives a call, and no server lives in {}",
-                operation.name(),
-                data_dir.display()
-            ),
-        )
-        .with_hint("start one with `cofferdam serve` in another terminal")
-    };
-    let found = find_server(&data_dir).ok_or_else(needed)?;
-    Client::with_token_file(&found.address, found.token_file.as_path())
+    living::of_data_dir(context, &format!("what {} is about", operation.name()))
 }
 
 /// Prints a result; a command's exit code is its own.

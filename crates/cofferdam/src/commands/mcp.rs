@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_server::{McpServer, OperationHost};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
-use super::serve::served_policy;
+use super::policy_watch::{PolicyWatch, following};
+use super::serve::{SERVER_STOPPED, end_on_signals, served_policy};
 use crate::arguments::call::McpArguments;
 use crate::context::Context;
 use crate::failure::Ending;
@@ -17,23 +15,15 @@ use crate::failure::Ending;
 pub(crate) fn mcp(context: &Context, arguments: &McpArguments) -> Ending {
     let policy = served_policy(context, &arguments.walls)?;
     let runtime = Arc::new(context.runtime()?);
-    let server = McpServer::new(Arc::new(OperationHost::open(runtime, policy)?));
+    let host = Arc::new(OperationHost::open(Arc::clone(&runtime), policy)?);
+    let watch = PolicyWatch::start(following(Arc::clone(&runtime), host.context().policy()))?;
+    let server = McpServer::new(host);
     let stop = server.stop_handle();
-    let failed = |error: std::io::Error| {
-        Problem::new(ErrorCode::Io, format!("signals cannot be watched: {error}"))
-    };
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
-    let handle = signals.handle();
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for _ in signals.forever() {
-                stop.stop();
-            }
-        })
-        .map_err(failed)?;
+    let signals = end_on_signals(&runtime, move || stop.stop())?;
     let ended = server.run_blocking().map_err(|error| error.to_problem());
-    handle.close();
+    signals.close();
+    drop(watch);
+    runtime.end_lasting(SERVER_STOPPED);
     ended?;
     Ok(exit::SUCCESS)
 }

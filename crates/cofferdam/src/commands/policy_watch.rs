@@ -1,4 +1,5 @@
-//! Watching the policy files while a server runs: every change becomes a version and an event.
+//! Watching the policy files while a server runs: every change becomes a version and an event, and
+//! what stands behind walls that it would not put up any more is ended.
 //!
 //! A file that cannot be used keeps the last good version in force, and is said once.
 
@@ -14,6 +15,7 @@ use cofferdam_core::id::EventId;
 use cofferdam_core::policy::{EffectivePolicy, PolicyChange, PolicyStore, merge};
 use cofferdam_exec::host::{Surroundings, read_policy_layers};
 use cofferdam_journal::Journal;
+use cofferdam_runtime::{PolicyRequest, Runtime};
 use serde_json::json;
 
 /// How often the files are looked at. They are two and small, and nobody waits for them.
@@ -27,25 +29,14 @@ pub(super) struct PolicyWatch {
 }
 
 impl PolicyWatch {
-    /// Reads the files of the machine and of the user, tells which version is in force, and goes on
-    /// looking at them.
-    pub(super) fn start(
-        surroundings: Surroundings,
-        journal: Arc<dyn Journal>,
-        ambient: Arc<dyn Ambient>,
-    ) -> Result<Self, Problem> {
+    /// Looks again and again.
+    pub(super) fn start(mut look: impl FnMut() + Send + 'static) -> Result<Self, Problem> {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new()
             .name("policy".to_owned())
             .spawn(move || {
-                let mut store = PolicyStore::new(EffectivePolicy::built_in());
                 loop {
-                    let read = read_policy_layers(&surroundings, None)
-                        .and_then(|layers| merge(EffectivePolicy::built_in(), &layers));
-                    if let Some(change) = store.reload(read) {
-                        // A journal that cannot be written is told by every request.
-                        let _ = journal.append(&[event(ambient.as_ref(), &change)]);
-                    }
+                    look();
                     if stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
                         return;
                     }
@@ -61,6 +52,33 @@ impl PolicyWatch {
             stop: Some(stop),
             thread: Some(thread),
         })
+    }
+}
+
+/// Tells which version of the files of the machine and of the user is in force.
+pub(super) fn telling(
+    surroundings: Surroundings,
+    journal: Arc<dyn Journal>,
+    ambient: Arc<dyn Ambient>,
+) -> impl FnMut() + Send + 'static {
+    let mut store = PolicyStore::new(EffectivePolicy::built_in());
+    move || {
+        let read = read_policy_layers(&surroundings, None)
+            .and_then(|layers| merge(EffectivePolicy::built_in(), &layers));
+        if let Some(change) = store.reload(read) {
+            // A journal that cannot be written is told by every request.
+            let _ = journal.append(&[event(ambient.as_ref(), &change)]);
+        }
+    }
+}
+
+/// Holds what stands to the policy that is in effect: see [`Runtime::follow_policy_files`].
+pub(super) fn following(runtime: Arc<Runtime>, policy: PolicyRequest) -> impl FnMut() + Send {
+    // Nothing is open yet that could cross it.
+    let _ = runtime.follow_policy_files(&policy);
+    move || {
+        // What it ended is in the journal.
+        let _ = runtime.follow_policy_files(&policy);
     }
 }
 

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::policy_watch::PolicyWatch;
+use super::policy_watch::{PolicyWatch, following, telling};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_journal::DataDir;
-use cofferdam_runtime::PolicyRequest;
-use cofferdam_server::{OperationHost, Server, ServerOptions, StopHandle};
+use cofferdam_runtime::{PolicyRequest, Runtime};
+use cofferdam_server::{OperationHost, Server, ServerOptions};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -19,6 +19,9 @@ use crate::context::Context;
 use crate::failure::Ending;
 use crate::launch;
 use crate::render::{GOOD, PLACE, paint};
+
+/// Why what outlives a request has ended with its server.
+pub(super) const SERVER_STOPPED: &str = "server_stopped";
 
 /// Carries out `serve`: answers until somebody interrupts.
 pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
@@ -43,18 +46,29 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| context.absolute(path));
     options.token_file = absolute(&arguments.token_file).transpose()?;
     options.read_token_file = absolute(&arguments.read_token_file).transpose()?;
-    options.operations = OperationHost::open(runtime, policy).map(Arc::new);
-    let operations = options.operations.clone().err();
+    options.operations = OperationHost::open(Arc::clone(&runtime), policy).map(Arc::new);
+    let operations = options.operations.clone();
     let server = Server::bind(options).map_err(|error| error.to_problem())?;
-    let signals = stop_on_signals(server.stop_handle())?;
-    let watch = PolicyWatch::start(
+    let stop = server.stop_handle();
+    let signals = end_on_signals(&runtime, move || stop.stop())?;
+    let mut tell = telling(
         context.surroundings()?,
         journal,
         Arc::clone(&context.ambient),
-    )?;
+    );
+    let mut follow = operations
+        .as_ref()
+        .ok()
+        .map(|host| following(Arc::clone(&runtime), host.context().policy()));
+    let watch = PolicyWatch::start(move || {
+        tell();
+        if let Some(follow) = &mut follow {
+            follow();
+        }
+    })?;
     let address = server.address();
     let token = server.token_path().to_owned();
-    if let Some(problem) = &operations {
+    if let Err(problem) = &operations {
         // What happened can be looked at all the same.
         context.output.note(&format!(
             "no operations are offered here: {problem}; --workspace names another place"
@@ -77,6 +91,7 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     let ended = server.run_blocking().map_err(|error| error.to_problem());
     signals.close();
     drop(watch);
+    runtime.end_lasting(SERVER_STOPPED);
     ended?;
     Ok(exit::SUCCESS)
 }
@@ -97,17 +112,37 @@ pub(super) fn served_policy(
     launch::task_policy(context, &served.walls)
 }
 
-fn stop_on_signals(stop: StopHandle) -> Result<Handle, Problem> {
+/// Ends what outlives a request and then the server when somebody interrupts, so that whoever
+/// follows a terminal sees its end; the second signal does not wait for that.
+pub(super) fn end_on_signals(
+    runtime: &Arc<Runtime>,
+    stop: impl Fn() + Clone + Send + 'static,
+) -> Result<Handle, Problem> {
     let failed = |error: std::io::Error| {
         Problem::new(ErrorCode::Io, format!("signals cannot be watched: {error}"))
     };
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let handle = signals.handle();
+    let mut runtime = Some(Arc::clone(runtime));
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             for _ in signals.forever() {
-                stop.stop();
+                let Some(runtime) = runtime.take() else {
+                    stop();
+                    continue;
+                };
+                let after = stop.clone();
+                let ending =
+                    std::thread::Builder::new()
+                        .name("ending".to_owned())
+                        .spawn(move || {
+                            runtime.end_lasting(SERVER_STOPPED);
+                            after();
+                        });
+                if ending.is_err() {
+                    stop();
+                }
             }
         })
         .map_err(failed)?;

@@ -1,4 +1,6 @@
-//! `terminal replay` and `terminal export`: recordings, and what the journal knows of them.
+//! `terminal …`: terminals of a running server, and recordings with what the journal knows of them.
+
+pub(super) mod live;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,14 @@ const PLAIN_TERMINAL: &[u8] =
 /// Carries out `terminal …`.
 pub(crate) fn terminal(context: &Context, command: &TerminalCommand) -> Ending {
     match command {
+        TerminalCommand::Open(arguments) => live::open(context, arguments),
+        TerminalCommand::List(arguments) => live::list(context, arguments),
+        TerminalCommand::Input(arguments) => live::input(context, arguments),
+        TerminalCommand::Snapshot(arguments) => live::snapshot(context, arguments),
+        TerminalCommand::Resize(arguments) => live::resize(context, arguments),
+        TerminalCommand::Signal(arguments) => live::signal(context, arguments),
+        TerminalCommand::Reset(arguments) => live::reset(context, arguments),
+        TerminalCommand::Close(arguments) => live::close(context, arguments),
         TerminalCommand::Replay(arguments) => replay(context, arguments),
         TerminalCommand::Export(arguments) => export(context, arguments),
     }

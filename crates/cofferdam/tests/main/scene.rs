@@ -154,6 +154,81 @@ impl Scene {
     }
 }
 
+/// A server that does not outlive its test, also when that fails.
+#[derive(Debug)]
+pub(crate) struct Server(pub(crate) Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already where the test went well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    /// Starts `serve` and waits until it listens.
+    #[track_caller]
+    pub(crate) fn start(scene: &Scene, walls: &[&str]) -> Self {
+        let line: Vec<&str> = ["serve", "--listen", "127.0.0.1:0", "--json"]
+            .iter()
+            .chain(walls)
+            .copied()
+            .collect();
+        let mut child = scene.command(&line).spawn().expect("the program starts");
+        let mut said = String::new();
+        let mut stdout = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+        std::io::BufRead::read_line(&mut stdout, &mut said).expect("a line");
+        assert!(said.contains("address"), "{said}");
+        Self(child)
+    }
+
+    /// Has it end, and demands that nothing of what it had started is left.
+    #[track_caller]
+    pub(crate) fn stop(mut self) {
+        let started = descendants(self.0.id());
+        assert!(!started.is_empty(), "it had started something");
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
+        assert_eq!(wait(&mut self.0).code(), Some(0));
+        assert!(
+            until(|| !started.iter().any(|pid| lives(*pid))),
+            "something is left: {:?}",
+            started
+                .iter()
+                .filter(|pid| lives(**pid))
+                .map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")))
+                .collect::<Vec<_>>()
+        );
+    }
+}
+
+/// Gives every process that descends from one.
+pub(crate) fn descendants(process: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut look_at = vec![process];
+    while let Some(parent) = look_at.pop() {
+        let threads = fs::read_dir(format!("/proc/{parent}/task"));
+        let children = threads.into_iter().flatten().flatten().flat_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            text.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        });
+        let children: Vec<u32> = children.collect();
+        found.extend(&children);
+        look_at.extend(children);
+    }
+    found
+}
+
+fn lives(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        !state.starts_with('Z') && !state.starts_with('X')
+    })
+}
+
 /// Lists a directory, sorted.
 pub(crate) fn list(directory: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(directory)

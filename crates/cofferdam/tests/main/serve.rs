@@ -5,18 +5,7 @@ use std::net::TcpStream;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scene::{Scene, wait};
-
-/// A server that does not outlive its test, also when that fails.
-struct Server(std::process::Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has ended already where the test went well.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::scene::{Scene, Server, wait};
 
 #[test]
 fn it_answers_whoever_has_the_token_and_ends_when_asked() {

@@ -66,7 +66,7 @@ impl Terminal {
     }
 
     /// Starts the binary under `setsid --ctty`, as the session leader's own child.
-    fn start(&self, scene: &Scene, arguments: &[&str]) -> Child {
+    pub(crate) fn start(&self, scene: &Scene, arguments: &[&str]) -> Child {
         let mut all = vec!["--ctty", "--wait", env!("CARGO_BIN_EXE_cofferdam")];
         all.extend(arguments);
         let mut command = scene.program("setsid".as_ref(), &all);
@@ -166,6 +166,11 @@ impl Terminal {
 
     pub(crate) fn press(&mut self, keys: &[u8]) {
         self.master.write_all(keys).expect("it takes keys");
+    }
+
+    /// Tells everything that can be set of the terminal.
+    pub(crate) fn modes(&self) -> String {
+        format!("{:?}", tcgetattr(self.slave.as_fd()).expect("its modes"))
     }
 
     pub(crate) fn is_canonical(&self) -> bool {

@@ -164,7 +164,7 @@ impl Runtime {
             form @ CommandForm::Argv(_) => (None, Some(form)),
         };
         let running = entry.begin(control);
-        let relaunched = self.follow_policy(&entry)?;
+        let relaunched = self.follow_policy(&entry)? | entry.take_reset();
         let (session, resolved) = entry.walls();
         let shell = resolved.facts.shell.clone();
         let has_directory = request.cwd.is_some();
@@ -235,6 +235,10 @@ impl Runtime {
     /// that cannot be read leaves those that stand.
     fn follow_policy(&self, entry: &Entry) -> Result<bool, Problem> {
         let stamp = self.policy_stamp(&entry.terms.policy);
+        if entry.has_stamp(&stamp) {
+            return Ok(false);
+        }
+        let _following = entry.following();
         if entry.has_stamp(&stamp) {
             return Ok(false);
         }
@@ -346,6 +350,39 @@ impl Runtime {
     pub fn close_session(&self, reference: &str) -> Result<SessionClosed, Problem> {
         let entry = self.sessions.take(reference)?;
         Ok(registry::close(&entry, "closed", &self.scribe))
+    }
+
+    /// Closes every session.
+    pub(crate) fn close_sessions(&self, reason: &str) {
+        std::thread::scope(|scope| {
+            for entry in self.sessions.all() {
+                let id = entry.terms.id.clone();
+                // Somebody else may have been faster.
+                if let Ok(entry) = self.sessions.take(id.as_str()) {
+                    scope.spawn(move || registry::close(&entry, reason, &self.scribe));
+                }
+            }
+        });
+    }
+
+    /// Puts other walls up for every session whose walls the policy would not put up any more, and
+    /// takes those down for which it has none; gives how many.
+    pub(crate) fn relaunch_crossed_sessions(&self) -> usize {
+        let mut crossed = 0;
+        for entry in self.sessions.all() {
+            match self.follow_policy(&entry) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(_) => {
+                    // The next command is told why it cannot run.
+                    entry.walls().0.end();
+                    self.tell_reset(&entry, "policy_changed");
+                }
+            }
+            entry.note_reset();
+            crossed += 1;
+        }
+        crossed
     }
 
     fn view_of(&self, entry: &Entry) -> SessionView {

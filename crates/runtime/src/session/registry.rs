@@ -49,6 +49,10 @@ pub(crate) struct Entry {
     walls: Mutex<Walls>,
     progress: Mutex<Progress>,
     closed: AtomicBool,
+    /// Whether it got other walls while none of its commands asked; the next one says so.
+    reset: AtomicBool,
+    /// Held while it is compared with the policy: two at once would put up two places.
+    following: Mutex<()>,
 }
 
 /// What has been run in a session.
@@ -72,6 +76,8 @@ impl Entry {
             walls: Mutex::new(walls),
             progress: Mutex::new(progress),
             closed: AtomicBool::new(false),
+            reset: AtomicBool::new(false),
+            following: Mutex::default(),
         }
     }
 
@@ -96,6 +102,21 @@ impl Entry {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Waits until nobody else compares it with the policy.
+    pub(crate) fn following(&self) -> MutexGuard<'_, ()> {
+        lock(&self.following)
+    }
+
+    /// Notes that it got other walls.
+    pub(crate) fn note_reset(&self) {
+        self.reset.store(true, Ordering::Release);
+    }
+
+    /// Tells whether it got other walls since somebody was told.
+    pub(crate) fn take_reset(&self) -> bool {
+        self.reset.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -192,6 +213,8 @@ struct Shared {
 struct State {
     /// By id, and so by age. One without an entry is being opened.
     open: BTreeMap<SessionId, Slot>,
+    /// Whether no more are opened: the server ends.
+    stopped: bool,
     closed: bool,
 }
 
@@ -234,6 +257,9 @@ impl Sessions {
         name: Option<&str>,
     ) -> Result<Reserved<'_>, Problem> {
         let mut state = lock(&self.shared.state);
+        if state.stopped {
+            return Err(crate::refusal::stopping());
+        }
         if state.open.len() >= MOST {
             return Err(Problem::new(
                 ErrorCode::SessionLimit,
@@ -297,6 +323,11 @@ impl Sessions {
                 format!("the session {reference} has ended"),
             )
         })
+    }
+
+    /// Has no more opened.
+    pub(crate) fn stop_opening(&self) {
+        lock(&self.shared.state).stopped = true;
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Entry>> {

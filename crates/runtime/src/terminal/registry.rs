@@ -94,6 +94,8 @@ struct State {
     /// Names of those that are being opened.
     opening: Vec<TerminalName>,
     active: Option<TerminalName>,
+    /// Whether no more are opened: the server ends.
+    stopped: bool,
     /// Enclosures that stand, by the hash of their plan: terminals of the same walls share them, so
     /// that a server in one is reached from another.
     enclosures: BTreeMap<String, Weak<Enclosure>>,
@@ -135,8 +137,16 @@ impl Registry {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
+    /// Has no more opened.
+    pub(crate) fn stop_opening(&self) {
+        self.state().stopped = true;
+    }
+
     pub(super) fn reserve(&self, name: &TerminalName) -> Result<Reserved<'_>, Problem> {
         let mut state = self.state();
+        if state.stopped {
+            return Err(crate::refusal::stopping());
+        }
         let there = names(&state);
         let is_there =
             state.opening.contains(name) || state.entries.iter().any(|entry| entry.name == *name);
