@@ -34,7 +34,10 @@ fn the_first_help_shows_where_to_start() {
       review    Look at what tasks did, before you merge or drop it
       merge     Merge tasks, each into the branch from which it began
       drop      Drop tasks, each kept recoverable
-      undo      Take back the last merge or drop of tasks
+      undo      Take back the last merge or drop of tasks, or go back to a snapshot of your files
+      terminal  Open and use terminals of a running server, play recordings
+      attach    Put a terminal of a running server on this one
+      session   Run commands in a place that stays up, of a running server
       ps        List tasks and commands that run now
       stop      Stop tasks that run in another terminal
       setup     Let the plain name of an agent run it behind walls
@@ -51,7 +54,9 @@ fn the_first_help_shows_where_to_start() {
       threads   List threads, or show the messages of one
       verifier  Show what the verifiers said
       summary   Show the state of the whole in a few lines
-      serve     Serve the read-only visibility API over HTTP
+      serve     Serve operations on a workspace, and what happened, over HTTP
+      mcp       Offer operations on a workspace as tools over MCP
+      call      Call an operation: of a server, or here
       doctor    Tell what this machine can enforce, and help to enforce more
       demo      Watch three tasks work in a throwaway repository
 
