@@ -130,9 +130,12 @@ fn run_tells_what_it_allows() {
           --idle-timeout <SECONDS>  Seconds without output after which they are ended
 
     Terminal:
-          --tty     Give the command a terminal of its own [default: when standard input and output are
-                    one]
-          --no-tty  Give it pipes, also on a terminal
+          --tty       Give the command a terminal of its own [default: when standard input and output
+                      are one]
+          --no-tty    Give it pipes, also on a terminal
+          --snapshot  Keep the files of the checkout as they are before and after the command, untracked
+                      ones included; an agent under a profile has this always. `cofferdam undo --list`
+                      shows them
 
     Command:
       <CMD>...  The command and its arguments, as they are
@@ -280,12 +283,13 @@ fn merge_tells_what_it_refuses() {
       <TASK>  Number of the task, its id, or the beginning of it
 
     Options:
-          --into <BRANCH>    Branch that takes it, in place of the one from which the task began
-          --allow-protected  Let it change names that the host's tools execute or obey
-          --json             Print one JSON object on standard output instead of text
-          --data-dir <DIR>   Directory of the journal and of the tasks' trees [default:
-                             $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or ~/.local/share/cofferdam]
-      -h, --help             Print help
+          --into <BRANCH>     Branch that takes them, in place of the one from which each task began
+          --allow-protected   Let them change names that the host's tools execute or obey
+          --repository <DIR>  The repository of the tasks, where the current directory is not in it
+          --json              Print one JSON object on standard output instead of text
+          --data-dir <DIR>    Directory of the journal and of the tasks' trees [default:
+                              $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or ~/.local/share/cofferdam]
+      -h, --help              Print help
 
     The merge is computed without touching your tree, and applied only when it is clean, the branch has
     not moved meanwhile and the checkout has no changes of its own. Files that the host's tools execute
@@ -419,23 +423,57 @@ fn events_name_their_types() {
 #[test]
 fn serve_tells_how_to_ask() {
     insta::assert_snapshot!(help(&["serve"]), @r#"
-    Serve the read-only visibility API over HTTP
+    Serve operations on a workspace, and what happened, over HTTP
 
     Usage: cofferdam serve [OPTIONS]
 
     Options:
-          --listen <ADDR>      Address and port; port 0 takes a free one [default: 127.0.0.1:7411]
-          --token-file <FILE>  File whose first line is the token that every request must bring
-          --json               Print one JSON object on standard output instead of text
-          --data-dir <DIR>     Directory of the journal and of the tasks' trees [default:
-                               $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or
-                               ~/.local/share/cofferdam]
-      -h, --help               Print help
+          --listen <ADDR>           Address and port; port 0 takes a free one [default: 127.0.0.1:7411]
+          --token-file <FILE>       File whose first line is the token that every request must bring
+          --read-token-file <FILE>  File with a second token, for whoever may look and change nothing
+          --json                    Print one JSON object on standard output instead of text
+          --data-dir <DIR>          Directory of the journal and of the tasks' trees [default:
+                                    $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or
+                                    ~/.local/share/cofferdam]
+      -h, --help                    Print help (see more with '--help')
+
+    Walls:
+          --workspace <DIR>                Directory that may be written [default: the git top level of
+                                           the current directory, or the current directory]
+          --cwd <DIR>                      Directory within the workspace in which the command starts
+                                           [default: the current directory where it lies within, else
+                                           the workspace]
+          --provider <PROVIDER>            What puts the walls up [default: as the policy says, auto]
+                                           [possible values: auto, bwrap, landlock, direct, memory,
+                                           container, microvm]
+          --net <LEVEL>                    How much of the network is seen [possible values: none,
+                                           restricted, full]
+          --allow <HOST>                   Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev
+                                           for what package clients and git remotes use here; means
+                                           --net restricted; may be given several times
+          --deny <HOST>                    Host that is refused whatever allows it; may be given several
+                                           times
+          --profile <NAME>                 Profile of the agent that is run, or none [default: found by
+                                           the program's name in tasks]
+          --rw <PATH>                      Path that may be read and written; may be given several times
+          --ro <PATH>                      Path that may be read; may be given several times
+          --env <NAME[=VALUE]>             Variable for the command, with a value or taken from here;
+                                           may be given several times
+          --reach <HOST:PORT>              Service on loopback here that stands at the same address
+                                           inside; may be given several times
+          --publish <auto|[OUTSIDE:]PORT>  Port of the inside that is opened on 127.0.0.1 here, or every
+                                           one; may be given several times
+          --policy <FILE>                  Policy file in place of the user's own
 
     Examples:
-      cofferdam serve --listen 127.0.0.1:7411 --token-file ~/.config/cofferdam/token
-      curl -H "Authorization: Bearer $(cat ~/.config/cofferdam/token)" \
-          http://127.0.0.1:7411/api/agents/visibility/runtime-summary
+      cofferdam serve                                operations on this workspace, and all that happened
+      cofferdam serve --workspace ~/src/app --net restricted --allow @dev
+      cofferdam call run_command --command 'make test'
+      curl -H "Authorization: Bearer $(cat ~/.local/share/cofferdam/server.token)" \
+          -H 'Content-Type: application/json' -d '{"command": "make test"}' \
+          http://127.0.0.1:7411/api/v1/run_command
+
+    Workspace and walls are fixed here, for as long as it serves: a request may only narrow them.
 
     Without --token-file the token of the data directory is taken, and made where there is none. Other
     addresses than loopback are only listened on with a token file of your own.
