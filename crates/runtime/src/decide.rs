@@ -84,7 +84,10 @@ pub(crate) fn command_rules(
     }
     let judgement = judge_command(policy, provider, form, root);
     let rule = judgement.rule.as_ref();
-    let name = rule.map_or_else(|| "commands".to_owned(), |rule| rule.name());
+    let name = rule.map_or_else(
+        || "commands".to_owned(),
+        cofferdam_core::commands::CommandRuleReference::name,
+    );
     let instead = rule.and_then(|rule| rule.justification.clone());
     let refuse = |code, why: String, hint: &str| {
         let hint = instead.clone().unwrap_or_else(|| hint.to_owned());

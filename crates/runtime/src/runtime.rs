@@ -145,7 +145,9 @@ impl Runtime {
 
     pub(crate) fn note(&self, more: &[String]) {
         if let Some(NoteHook(tell)) = self.on_note.get() {
-            more.iter().for_each(|one| tell(one));
+            for one in more {
+                tell(one);
+            }
             return;
         }
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);

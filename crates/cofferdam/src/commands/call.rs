@@ -3,6 +3,7 @@
 mod request;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -210,11 +211,12 @@ fn help(operation: &Operation) -> Result<(), crate::failure::Failure> {
         } else {
             ""
         };
-        text.push_str(&format!(
-            "  --{}{value}{must}\n          {}\n",
+        let _ = writeln!(
+            text,
+            "  --{}{value}{must}\n          {}",
             field.name.replace('_', "-"),
             field.description
-        ));
+        );
     }
     text.push_str(
         "\nAll fields at once: --request JSON, or --request - for standard input. Words behind `--` are argv.\n",

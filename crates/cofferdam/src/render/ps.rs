@@ -1,5 +1,7 @@
 //! What runs, and what became of what was to be stopped.
 
+use std::fmt::Write as _;
+
 use cofferdam_runtime::{CommandStopped, RunningCommand, RunningThings, StopEnd, TaskStopped};
 
 use super::table::Table;
@@ -103,7 +105,7 @@ pub(crate) fn stopped(tasks: &[TaskStopped], commands: &[CommandStopped]) -> Str
     let mut text = String::new();
     for one in commands {
         let (word, command) = (end_word(one.end), one_line(&one.command, 60));
-        text.push_str(&format!("{word} {command} (process {})\n", one.pid));
+        let _ = writeln!(text, "{word} {command} (process {})", one.pid);
     }
     for task in tasks {
         let word = end_word(task.end);

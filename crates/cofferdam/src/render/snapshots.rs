@@ -1,5 +1,7 @@
 //! Snapshots of a checkout, and what going back to one came to.
 
+use std::fmt::Write as _;
+
 use cofferdam_runtime::{CheckoutSnapshot, RestoredSnapshot};
 
 use super::table::Table;
@@ -40,7 +42,7 @@ pub(crate) fn restored(restored: &RestoredSnapshot) -> String {
         one_line(&restored.snapshot.what, 80)
     );
     for file in restored.files.iter().take(FILES) {
-        text.push_str(&format!("  {}\n", changed(file)));
+        let _ = writeln!(text, "  {}", changed(file));
     }
     if restored.files.is_empty() {
         text.push_str("  nothing was different\n");
@@ -51,10 +53,11 @@ pub(crate) fn restored(restored: &RestoredSnapshot) -> String {
         .checked_sub(FILES)
         .filter(|more| *more > 0)
     {
-        text.push_str(&format!(
-            "  {}\n",
+        let _ = writeln!(
+            text,
+            "  {}",
             paint(FAINT, format_args!("and {}", count(more, "more file")))
-        ));
+        );
     }
     text.push_str(&paint(
         FAINT,

@@ -2,6 +2,7 @@
 //! killed and could not do it itself.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 /// Private modes that a screen begins without.
 const OFF: &[u16] = &[
@@ -139,7 +140,7 @@ impl Screen {
     pub(crate) fn undo(&self) -> Vec<u8> {
         let mut text = String::new();
         if self.keyboard > 0 {
-            text.push_str(&format!("\x1b[<{}u", self.keyboard));
+            let _ = write!(text, "\x1b[<{}u", self.keyboard);
         }
         if self.other_keys {
             text.push_str("\x1b[>4;0m");
@@ -153,7 +154,7 @@ impl Screen {
         // The other screen is left before the cursor of this one is shown.
         for mode in self.private.iter().rev() {
             let end = if ON.contains(mode) { 'h' } else { 'l' };
-            text.push_str(&format!("\x1b[?{mode}{end}"));
+            let _ = write!(text, "\x1b[?{mode}{end}");
         }
         if !text.is_empty() {
             text.push_str("\x1b[0m");
@@ -211,7 +212,7 @@ mod tests {
     fn endless_sequences_take_no_room() {
         let mut screen = Screen::default();
         screen.watch(b"\x1b[");
-        screen.watch(&[b'1'; 100_000]);
+        screen.watch(&vec![b'1'; 100_000]);
         assert!(screen.watch(b"\x1b[?25l"));
     }
 }

@@ -124,6 +124,8 @@ mod tests {
 
     #[test]
     fn runs_come_back_as_they_were_noted() {
+        use Stream::{Stderr, Stdout};
+
         let mut order = Order::new();
         for (stream, bytes) in [
             (Stream::Stderr, 3),
@@ -140,7 +142,6 @@ mod tests {
                 .map(|run| (run.stream, run.offset, run.at, run.bytes))
                 .collect()
         };
-        use Stream::{Stderr, Stdout};
         assert_eq!(
             seen([307, 6], true),
             [

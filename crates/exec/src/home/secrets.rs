@@ -22,7 +22,11 @@ const SHORTEST: usize = 8;
 /// the private home, which may have been renewed.
 pub(super) fn known(record: &HomeRecord, rules: &Rules<'_>, home: &OwnedFd) -> Masker {
     let mut values = Vec::new();
-    for path in record.seeded.keys().map(|path| path.as_path()) {
+    for path in record
+        .seeded
+        .keys()
+        .map(cofferdam_core::bytes::BytePath::as_path)
+    {
         if !rules.is_secret(path) {
             continue;
         }

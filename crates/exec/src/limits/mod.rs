@@ -62,13 +62,17 @@ impl Limiter {
         }
         let root = spec.identity.uid == 0;
         let effective = [
-            (LimitedResource::Memory, asked.memory_bytes, held(memory)),
+            (
+                LimitedResource::Memory,
+                asked.memory_bytes,
+                Some(held(memory)),
+            ),
             (
                 LimitedResource::Tasks,
                 asked.tasks,
                 // The kernel does not count root's processes.
                 tasks.map_or((!root).then_some(LimitHolder::Rlimit), |one| {
-                    held(Some(one))
+                    Some(held(Some(one)))
                 }),
             ),
             (
@@ -217,12 +221,12 @@ pub(crate) fn guess(output: &str, ended: Option<&Ended>, limits: &[LimitInEffect
         .collect()
 }
 
-const fn held(hierarchy: Option<Hierarchy>) -> Option<LimitHolder> {
-    Some(match hierarchy {
+const fn held(hierarchy: Option<Hierarchy>) -> LimitHolder {
+    match hierarchy {
         Some(Hierarchy::Unified) => LimitHolder::CgroupV2,
         Some(Hierarchy::Legacy) => LimitHolder::CgroupV1,
         None => LimitHolder::Rlimit,
-    })
+    }
 }
 
 /// Makes resource limits of the process from those of the enclosure and of the command; the

@@ -315,10 +315,10 @@ mod tests {
         collection.finish();
         let end = collection.end_of(Stream::Stdout);
         assert_eq!((end.total, end.dropped), (1_400_000, 400_000));
-        assert!(end.tail.ends_with(&[b't'; 70_000]) && end.tail.len() >= 256 * 1024);
+        assert!(end.tail.ends_with(&vec![b't'; 70_000]) && end.tail.len() >= 256 * 1024);
         assert!(!end.tail.contains(&b'a'));
         let (arrival, is_all) = collection.arrival();
-        assert!(arrival.ends_with(&[b't'; 70_000]) && !is_all);
+        assert!(arrival.ends_with(&vec![b't'; 70_000]) && !is_all);
         let pieces = OutputReader::of_shelf(&shelf)
             .pieces(OutputView::Stdout, 999_990, 100)
             .expect("readable");

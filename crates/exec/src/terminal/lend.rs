@@ -43,16 +43,14 @@ impl Master {
                 format!("the terminal cannot be watched: {why}"),
             )
         };
-        let foreground = match scripted {
-            Some(scripted) => scripted,
-            None => {
-                let own = fd
-                    .try_clone()
-                    .map_err(|error| unusable(error.to_string()))?;
-                let watch =
-                    ForegroundWatch::new(own).map_err(|error| unusable(error.to_string()))?;
-                Arc::new(watch)
-            }
+        let foreground = if let Some(scripted) = scripted {
+            scripted
+        } else {
+            let own = fd
+                .try_clone()
+                .map_err(|error| unusable(error.to_string()))?;
+            let watch = ForegroundWatch::new(own).map_err(|error| unusable(error.to_string()))?;
+            Arc::new(watch)
         };
         Ok(Self { fd, foreground })
     }

@@ -443,7 +443,10 @@ fn live(shared: &Arc<Shared>, teller: &Teller, run: impl FnOnce(&mut Feed<'_>) -
         {
             let mut state = shared.state();
             state.silent = true;
-            state.recorder.iter_mut().for_each(|one| one.flush());
+            state
+                .recorder
+                .iter_mut()
+                .for_each(super::record::Recorder::flush);
         }
         shared.tell();
         if let Ok(watcher) = watcher {

@@ -141,6 +141,8 @@ pub(super) fn unfinished(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -178,7 +180,6 @@ mod tests {
             .collect();
         assert_eq!(output, "a€😀\u{fffd}\n");
         assert_eq!(lines.last().map(|line| line[1].clone()), Some(json!("m")));
-        use std::os::unix::fs::PermissionsExt as _;
         let mode = std::fs::metadata(&path)
             .expect("there")
             .permissions()

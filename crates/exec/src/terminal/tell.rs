@@ -44,7 +44,10 @@ impl Teller {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let (chunk, first) = {
             let mut state = shared.state();
-            state.recorder.iter_mut().for_each(|one| one.flush());
+            state
+                .recorder
+                .iter_mut()
+                .for_each(super::record::Recorder::flush);
             let first = state.told;
             let mut chunk = state.ring.read(first, TERMINAL_RING_BYTES * 2);
             if !end {

@@ -235,19 +235,18 @@ impl Checkout<'_> {
     fn take(&self, what: &str) -> Result<CheckoutSnapshot, WorkspaceError> {
         let git = &self.workspaces.git;
         // The index of the last snapshot knows the files that the user's does not.
-        let tree = match self.index.exists().then(|| self.tree()) {
-            Some(Ok(tree)) => tree,
-            // It may have been cut off while it was written.
-            _ => {
-                let own = self.repository.git_dir.join("index");
-                let copied = if own.exists() {
-                    carry::copy_index(&own, &self.index)
-                } else {
-                    std::fs::remove_file(&self.index).or(Ok(()))
-                };
-                copied.map_err(WorkspaceError::file("copying the index", &own))?;
-                self.tree()?
-            }
+        let tree = if let Some(Ok(tree)) = self.index.exists().then(|| self.tree()) {
+            tree
+        } else {
+            // There is none, or it was cut off while it was written.
+            let own = self.repository.git_dir.join("index");
+            let copied = if own.exists() {
+                carry::copy_index(&own, &self.index)
+            } else {
+                std::fs::remove_file(&self.index).or(Ok(()))
+            };
+            copied.map_err(WorkspaceError::file("copying the index", &own))?;
+            self.tree()?
         };
         let known = self.workspaces.list_snapshots(&self.repository)?;
         if let Some(newest) = known.last().filter(|newest| newest.tree == tree) {
