@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cofferdam_core::commands::{CommandJudgement, Judged};
+use cofferdam_core::commands::{CommandJudgement, CommandRuleReference, Judged};
 use cofferdam_core::policy::{Explanation, Layer};
 use cofferdam_core::spec::{
     Access, CommandSpec, EnclosureSpec, Enforce, Mechanism, Mount, PathAccess, ProtectedState,
@@ -87,7 +87,7 @@ fn commands(judgement: &CommandJudgement) -> String {
             },
             one.rule
                 .as_ref()
-                .map_or_else(String::new, |rule| rule.name()),
+                .map_or_else(String::new, CommandRuleReference::name),
             one.through.join(" > "),
         ]);
     }

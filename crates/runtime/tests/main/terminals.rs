@@ -1,7 +1,5 @@
 //! Terminals that stay: by name, with rights that are fixed, told in the journal.
 
-#![expect(clippy::print_stdout, reason = "tests say what is skipped")]
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
