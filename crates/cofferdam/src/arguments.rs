@@ -1,6 +1,7 @@
 //! The command line as types; their doc comments are the help.
 
 pub(crate) mod call;
+pub(crate) mod logs;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod review;
@@ -17,6 +18,7 @@ use clap::builder::Styles;
 use clap::{Args, Parser, Subcommand};
 
 use call::{CallArguments, McpArguments};
+use logs::{KillArguments, LogsArguments};
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
 use review::{
@@ -111,6 +113,10 @@ pub(crate) enum TopCommand {
     Ps,
     /// Stop tasks that run in another terminal
     Stop(StopArguments),
+    /// Show what a command or the commands of a task wrote
+    Logs(LogsArguments),
+    /// End commands and tasks that run elsewhere
+    Kill(KillArguments),
     /// Let the plain name of an agent run it behind walls
     Setup(SetupArguments),
     /// Run Claude Code as a task, behind walls

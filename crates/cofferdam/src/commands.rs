@@ -7,7 +7,9 @@ mod doctor;
 mod events;
 mod explain;
 mod journal;
+mod kill;
 mod living;
+mod logs;
 mod mcp;
 mod policy;
 mod policy_watch;
@@ -46,6 +48,8 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Session(command) => session::session(context, &command),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
+        TopCommand::Logs(arguments) => logs::logs(context, &arguments),
+        TopCommand::Kill(arguments) => kill::kill(context, &arguments),
         TopCommand::Setup(arguments) => setup::setup(context, &arguments),
         TopCommand::Claude(_)
         | TopCommand::Codex(_)

@@ -38,3 +38,6 @@ mod streams;
 mod task;
 #[path = "main/terminal.rs"]
 mod terminal;
+
+#[path = "main/background.rs"]
+mod background;

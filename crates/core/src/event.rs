@@ -86,6 +86,8 @@ event_types! {
     EXEC_OUTPUT = "exec.output";
     /// In which order both streams of a command arrived. data: `{command_id, digest, bytes}`.
     EXEC_ORDER = "exec.order";
+    /// A key of a start was claimed, or cancelled before there was one. data: `{idempotency_key, command_id|cancelled, lease}`.
+    EXEC_CLAIMED = "exec.claimed";
     /// A command goes on after the call that started it. data: `{command_id, lease, command, front_door, timeout_ms}`.
     EXEC_BACKGROUND = "exec.background";
     /// The end of a background command was told or claimed. data: `{command_id, how}`.

@@ -99,6 +99,12 @@ impl Control {
         self.0.command.get()
     }
 
+    /// Gives the id that its one command will have; makes it where there is none yet.
+    pub fn preset(&self, make: impl FnOnce() -> CommandId) -> CommandId {
+        self.state().is_of_one = true;
+        self.0.command.get_or_init(make).clone()
+    }
+
     /// Gives the id that the next command will have: the one that is known already, else a new one.
     /// A handle may serve several commands, one after the other; each has an id of its own.
     pub(crate) fn name(&self, make: impl FnOnce() -> CommandId) -> CommandId {

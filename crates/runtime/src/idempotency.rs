@@ -8,10 +8,11 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::event::{Event, EventFilter, event_type};
+use cofferdam_core::event::{Event, EventFilter, Subject, event_type};
+use cofferdam_core::id::CommandId;
 use cofferdam_core::outcome::CommandOutcome;
 use cofferdam_journal::Query;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::run::Opening;
 use crate::runtime::Runtime;
@@ -22,8 +23,10 @@ use crate::scribe::Line;
 pub(crate) enum Claim {
     /// The one who asked.
     Mine,
-    /// Somebody before; this is what came out.
-    Ended(Box<CommandOutcome>),
+    /// Somebody before; this is what they wrote.
+    Theirs(Box<Event>),
+    /// Somebody cancelled it before it began.
+    Cancelled,
 }
 
 /// The longest key.
@@ -38,8 +41,52 @@ pub(crate) struct Claims {
 }
 
 impl Runtime {
-    /// Claims a key, or waits for the outcome of whoever had it first.
-    pub(crate) fn claim(&self, key: &str, opening: &Opening<'_>) -> Result<Claim, Problem> {
+    /// Claims a key for a command.
+    pub(crate) fn claim(
+        &self,
+        key: &str,
+        opening: &Opening<'_>,
+        command: &CommandId,
+    ) -> Result<Claim, Problem> {
+        let mut lines = opening.lines();
+        lines.push(Line::new(
+            event_type::EXEC_CLAIMED,
+            &opening.who.subject(),
+            json!({
+                "idempotency_key": key,
+                "command_id": command,
+                "lease": self.plane.lease(),
+            }),
+        ));
+        let first = self.first_of(key, lines)?;
+        let is_mine = named(&first, "command_id") == Some(command.as_str());
+        Ok(if first.data.get("cancelled") == Some(&Value::Bool(true)) {
+            Claim::Cancelled
+        } else if is_mine {
+            Claim::Mine
+        } else {
+            Claim::Theirs(Box::new(first))
+        })
+    }
+
+    /// Cancels a key that nobody has claimed yet; gives the claim of whoever has.
+    pub(crate) fn cancel_key(&self, key: &str) -> Result<Option<Box<Event>>, Problem> {
+        let line = Line::new(
+            event_type::EXEC_CLAIMED,
+            &Subject::default(),
+            json!({
+                "idempotency_key": key,
+                "cancelled": true,
+                "lease": self.plane.lease(),
+            }),
+        );
+        let first = self.first_of(key, vec![line])?;
+        let is_cancelled = first.data.get("cancelled") == Some(&Value::Bool(true));
+        Ok((!is_cancelled).then(|| Box::new(first)))
+    }
+
+    /// Gives the first claim of a key; writes one where there is none.
+    fn first_of(&self, key: &str, lines: Vec<Line>) -> Result<Event, Problem> {
         if key.is_empty() || key.len() > KEY_BYTES {
             return Err(Problem::new(
                 ErrorCode::InvalidRequest,
@@ -47,44 +94,16 @@ impl Runtime {
             )
             .with_field("idempotency_key"));
         }
-        let first = if let Some(first) = self.first_claim(key)? {
-            first
-        } else {
-            self.write_claim(key, opening)?;
-            self.first_claim(key)?.ok_or_else(|| {
-                Problem::new(
-                    ErrorCode::JournalIo,
-                    "a claim that was written is not there",
-                )
-            })?
-        };
-        match &first.op {
-            Some(operation) if *operation == opening.who.operation => Ok(Claim::Mine),
-            Some(_) => self
-                .outcome_of(&first)
-                .map(|outcome| Claim::Ended(Box::new(outcome))),
-            None => Err(Problem::new(
-                ErrorCode::JournalCorrupt,
-                "a claim names no operation",
-            )),
+        if let Some(first) = self.first_claim(key)? {
+            return Ok(first);
         }
-    }
-
-    fn write_claim(&self, key: &str, opening: &Opening<'_>) -> Result<(), Problem> {
-        let mut lines = opening.lines();
-        lines.push(Line::new(
-            event_type::POLICY_DECIDED,
-            &opening.who.subject(),
-            json!({
-                "operation": "run_command",
-                "verdict": "claim",
-                "rule": "idempotency_key",
-                "why": "the key was new",
-                "idempotency_key": key,
-                "lease": self.plane.lease(),
-            }),
-        ));
-        self.scribe.record(lines).map(drop)
+        self.scribe.record(lines)?;
+        self.first_claim(key)?.ok_or_else(|| {
+            Problem::new(
+                ErrorCode::JournalIo,
+                "a claim that was written is not there",
+            )
+        })
     }
 
     /// Finds the claim of a key with the lowest position; what was read once is not read again.
@@ -92,7 +111,7 @@ impl Runtime {
         // The map is whole after every statement that changes it.
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let mut query = Query::of(EventFilter {
-            event_type: Some(event_type::POLICY_DECIDED.to_owned()),
+            event_type: Some(event_type::EXEC_CLAIMED.to_owned()),
             ..EventFilter::default()
         })
         .after(claims.as_of)
@@ -131,8 +150,13 @@ impl Runtime {
         }
     }
 
+    /// Tells whether whoever wrote a claim lives.
+    pub(crate) fn claim_lives(&self, claim: &Event) -> bool {
+        named(claim, "lease").is_some_and(|lease| self.is_alive(lease))
+    }
+
     /// Waits until the operation of a claim has an outcome; each has a conversation of its own.
-    fn outcome_of(&self, claim: &Event) -> Result<CommandOutcome, Problem> {
+    pub(crate) fn outcome_of(&self, claim: &Event) -> Result<CommandOutcome, Problem> {
         let query = Query::of(EventFilter {
             conversation: claim.conversation.clone(),
             event_type: Some("exec".to_owned()),
@@ -140,7 +164,6 @@ impl Runtime {
         })
         .after(claim.pos)
         .resolved();
-        let lease = claim.data.get("lease").and_then(|one| one.as_str());
         loop {
             let page = self
                 .journal()
@@ -155,7 +178,7 @@ impl Runtime {
                     _ => {}
                 }
             }
-            if !lease.is_some_and(|lease| self.is_alive(lease)) {
+            if !self.claim_lives(claim) {
                 return Err(interrupted());
             }
             self.journal()
@@ -165,10 +188,22 @@ impl Runtime {
     }
 }
 
-fn interrupted() -> Problem {
+pub(crate) fn interrupted() -> Problem {
     Problem::new(
         ErrorCode::EnclosureLost,
         "whoever carried this key out died before there was an outcome",
     )
     .with_hint("take another key to run the command again")
+}
+
+pub(crate) fn cancelled() -> Problem {
+    Problem::new(
+        ErrorCode::Cancelled,
+        "the key was cancelled before this start came",
+    )
+    .with_hint("take another key to run the command")
+}
+
+fn named<'a>(event: &'a Event, key: &str) -> Option<&'a str> {
+    event.data.get(key).and_then(Value::as_str)
 }

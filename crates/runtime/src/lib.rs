@@ -16,6 +16,7 @@
 //!
 //! Everything is synchronous: the calling thread waits. `Control` reaches into it from others.
 
+mod background;
 mod decide;
 mod describe;
 mod files;
@@ -39,6 +40,7 @@ mod task;
 mod terminal;
 mod tools;
 
+pub use background::{Follow, Followed, StartCommand};
 pub use cofferdam_exec::host::Surroundings;
 pub use cofferdam_exec::workspace::{CheckoutSnapshot, RestoredSnapshot};
 pub use files::FileRequest;

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::decide::{Decision, command_rules, decide};
 use crate::host::{PolicyRequest, Resolved};
-use crate::idempotency::Claim;
+use crate::idempotency::{self, Claim};
 use crate::participants::Participants;
 use crate::profile::Agent;
 use crate::refusal;
@@ -33,6 +33,8 @@ pub enum FrontDoor {
     CommandLine,
     /// A protocol: 120 s unless said, bounded.
     Protocol,
+    /// A protocol that does not wait for the end: no time limit unless said, bounded.
+    ProtocolBackground,
     /// A program that embeds the runtime: as the owner.
     Embedded,
 }
@@ -42,7 +44,7 @@ impl FrontDoor {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CommandLine => "command_line",
-            Self::Protocol => "protocol",
+            Self::Protocol | Self::ProtocolBackground => "protocol",
             Self::Embedded => "embedded",
         }
     }
@@ -52,6 +54,11 @@ impl FrontDoor {
             Self::CommandLine | Self::Embedded => CommandOptions::command_line(streams),
             Self::Protocol => CommandOptions {
                 streams,
+                ..CommandOptions::protocol()
+            },
+            Self::ProtocolBackground => CommandOptions {
+                streams,
+                default_timeout: None,
                 ..CommandOptions::protocol()
             },
         }
@@ -80,46 +87,67 @@ impl Runtime {
     /// Whatever happens is in the outcome: a request that is refused has the status `error` or
     /// `denied` and says why, and the journal has it too.
     pub fn run_command(&self, request: RunRequest<'_>) -> CommandOutcome {
-        let began = self.plane.ambient().monotonic();
         let who = Participants::new(self.plane.ambient());
-        let asked = refusal::asked_for(&request.policy.owner, Network::None);
         let key = request.command.idempotency_key.clone();
         let words = request.command.command.summary();
-        let door = request.front_door;
         let opening = Opening {
             who: &who,
             words: &words,
-            door,
+            door: request.front_door,
         };
-        let claim = match key.as_deref().map(|key| self.claim(key, &opening)) {
-            None => None,
-            Some(Ok(Claim::Mine)) => Some(()),
-            Some(Ok(Claim::Ended(outcome))) => return *outcome,
-            Some(Err(problem)) => {
-                let isolation = refusal::no_walls(asked, self.uid());
-                return refusal::outcome(self.command_id(), isolation, problem, 0);
+        let id = request.control.preset(|| self.command_id());
+        let refused = |problem| {
+            let asked = refusal::asked_for(&request.policy.owner, Network::None);
+            let isolation = refusal::no_walls(asked, self.uid());
+            refusal::outcome(id.clone(), isolation, problem, 0)
+        };
+        let claim = key.as_deref().map(|key| self.claim(key, &opening, &id));
+        let told = match claim {
+            None => false,
+            Some(Ok(Claim::Mine)) => true,
+            Some(Ok(Claim::Theirs(claim))) => match self.outcome_of(&claim) {
+                Ok(outcome) => return outcome,
+                Err(problem) => return refused(problem),
+            },
+            Some(Ok(Claim::Cancelled)) => {
+                let outcome = refused(idempotency::cancelled());
+                return self.tell_refusal(&opening, outcome, false);
             }
+            Some(Err(problem)) => return refused(problem),
         };
-        let mut told = claim.is_some();
+        self.carry_out(request, &opening, told)
+    }
+
+    /// Runs a command whose key is this caller's; `told` says whether its line of work has begun in
+    /// the journal.
+    pub(crate) fn carry_out(
+        &self,
+        request: RunRequest<'_>,
+        opening: &Opening<'_>,
+        mut told: bool,
+    ) -> CommandOutcome {
+        let began = self.plane.ambient().monotonic();
+        let asked = refusal::asked_for(&request.policy.owner, Network::None);
+        let id = request.control.preset(|| self.command_id());
+        let _held = self.attendance.hold(&id, &request.control);
         // A server runs many commands of one plan, a command line one.
-        let is_one_of_many = door == FrontDoor::Protocol
+        let is_one_of_many = request.front_door == FrontDoor::Protocol
             && matches!(
                 request.policy.owner.profile.as_deref(),
                 None | Some(cofferdam_core::profile::NO_PROFILE)
             );
         let ran = if is_one_of_many {
-            self.run_known(request, &opening, &mut told)
+            self.run_known(request, opening, &mut told)
         } else {
-            self.run_inner(request, &opening, &mut told)
+            self.run_inner(request, opening, &mut told)
         };
         match ran {
             Ok(outcome) => outcome,
             Err((problem, requested)) => {
                 let elapsed = self.plane.ambient().monotonic().saturating_sub(began);
                 let isolation = refusal::no_walls(requested.unwrap_or(asked), self.uid());
-                let id = self.command_id();
                 let outcome = refusal::outcome(id, isolation, problem, elapsed.as_millis() as u64);
-                self.tell_refusal(&opening, outcome, told)
+                self.tell_refusal(opening, outcome, told)
             }
         }
     }
@@ -242,7 +270,7 @@ impl Runtime {
     }
 
     /// Writes a refusal down. A journal that cannot be written does not change what is returned.
-    fn tell_refusal(
+    pub(crate) fn tell_refusal(
         &self,
         opening: &Opening<'_>,
         mut outcome: CommandOutcome,

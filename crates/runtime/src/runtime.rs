@@ -14,6 +14,7 @@ use cofferdam_exec::host::{self, Surroundings};
 use cofferdam_exec::{Plane, PlaneOptions, Pool, PoolCounts, PoolOptions, Settled};
 use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 
+use crate::background::Attendance;
 use crate::decide::judge_command;
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
 use crate::options::RuntimeOptions;
@@ -32,6 +33,7 @@ pub struct Runtime {
     pub(crate) pool: Pool,
     pub(crate) known: crate::known::KnownPlans,
     pub(crate) files: crate::files::Files,
+    pub(crate) attendance: Attendance,
     host: Box<dyn HostDoor>,
     /// Keys of requests that somebody carries out, or has.
     pub(crate) claims: Mutex<crate::idempotency::Claims>,
@@ -121,6 +123,7 @@ impl Runtime {
             pool,
             known: crate::known::KnownPlans::default(),
             files: crate::files::Files::default(),
+            attendance: Attendance::default(),
             host,
             claims: Mutex::default(),
             notes: Mutex::default(),

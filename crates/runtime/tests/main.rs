@@ -42,3 +42,6 @@ mod terminals;
 
 #[path = "main/snapshots.rs"]
 mod snapshots;
+
+#[path = "main/background.rs"]
+mod background;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cofferdam_core::operation::CommandCancelled;
 use cofferdam_runtime::{CommandStopped, RunningCommand, RunningThings, StopEnd, TaskStopped};
 
 use super::table::Table;
@@ -54,27 +55,46 @@ pub(crate) fn running(running: &RunningThings) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        let mut table = Table::new(&["PID", "FOR", "COMMAND", "DIRECTORY"]);
+        let has_output = running
+            .commands
+            .iter()
+            .any(|command| command.last_output_ms.is_some());
+        let mut head = vec!["ID", "PID", "FOR"];
+        if has_output {
+            head.push("LAST OUTPUT");
+        }
+        head.extend(["COMMAND", "DIRECTORY"]);
+        let mut table = Table::new(&head);
         for command in &running.commands {
-            table.row([
+            let mut row = vec![
+                paint(STRONG, &command.command_id),
                 command.pid.to_string(),
                 duration(command.elapsed_ms),
-                one_line(&command.command, 60),
-                place(command.cwd.clone()),
-            ]);
+            ];
+            if has_output {
+                row.push(last_output(command));
+            }
+            let mark = if command.background { " &" } else { "" };
+            row.push(format!("{}{mark}", one_line(&command.command, 60)));
+            row.push(place(command.cwd.clone()));
+            table.row(row);
         }
         text.push_str(&table.render());
     }
+    let mut commands = Vec::new();
+    if let Some(command) = running.commands.last() {
+        commands.push(format!("cofferdam logs -f {}", command.command_id));
+        commands.push(format!("cofferdam kill {}", command.command_id));
+    }
     if let Some(task) = running.tasks.last() {
-        let mut commands = vec![
-            format!("cofferdam review {}", task.number),
-            format!("cofferdam stop {}", task.number),
-        ];
+        commands.push(format!("cofferdam review {}", task.number));
+        commands.push(format!("cofferdam logs -f {}", task.number));
+        commands.push(format!("cofferdam stop {}", task.number));
         if running.tasks.len() > 1 {
             commands.push("cofferdam stop --all".to_owned());
         }
-        text.push_str(&next(&commands));
     }
+    text.push_str(&next(&commands));
     text
 }
 
@@ -86,6 +106,26 @@ fn last_output(command: &RunningCommand) -> String {
     command
         .last_output_ms
         .map_or_else(String::new, |age| format!("{} ago", duration(age)))
+}
+
+/// Renders what became of commands that were to be ended.
+pub(crate) fn cancelled(commands: &[CommandCancelled]) -> String {
+    let mut text = String::new();
+    for one in commands {
+        let Some(record) = &one.command else { continue };
+        let word = if one.ended {
+            paint(GOOD, "ended")
+        } else {
+            paint(CAUTION, "still running:")
+        };
+        text.push_str(&format!(
+            "{word} {} ({}) {}\n",
+            record.command_id,
+            record.status,
+            one_line(&record.command, 60)
+        ));
+    }
+    text
 }
 
 fn end_word(end: StopEnd) -> String {
@@ -143,7 +183,8 @@ mod tests {
             command: "make check".to_owned(),
             cwd: Some("/code/app".to_owned()),
             elapsed_ms: 2_000,
-            last_output_ms: None,
+            last_output_ms: Some(500),
+            background: id == "cmd_2",
         }
     }
 
@@ -170,13 +211,16 @@ mod tests {
             commands: vec![command("cmd_2")],
         };
         insta::assert_snapshot!(plain(&running(&running_things)), @r"
-        #  STATE    FOR        PID   GOAL            WORKSPACE  BRANCH           PORTS
-        4  running  1 min 1 s  4711  fix the parser  /code/app  cofferdam/4/fix  3000
+        #  STATE    FOR        PID   GOAL            WORKSPACE  BRANCH           PORTS  LAST OUTPUT
+        4  running  1 min 1 s  4711  fix the parser  /code/app  cofferdam/4/fix  3000   500 ms ago
 
-        PID  FOR    COMMAND     DIRECTORY
-        77   2.0 s  make check  /code/app
+        ID     PID  FOR    LAST OUTPUT  COMMAND       DIRECTORY
+        cmd_2  77   2.0 s  500 ms ago   make check &  /code/app
 
-        next: cofferdam review 4
+        next: cofferdam logs -f cmd_2
+              cofferdam kill cmd_2
+              cofferdam review 4
+              cofferdam logs -f 4
               cofferdam stop 4
         ");
         assert_eq!(running(&RunningThings::default()), "nothing runs\n");

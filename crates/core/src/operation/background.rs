@@ -10,7 +10,7 @@ use crate::error::{ErrorCode, Problem};
 use crate::id::{CommandId, ConversationId};
 use crate::limits;
 use crate::outcome::{CommandOutcome, Isolation, Status};
-use crate::spec::{Access, Network};
+use crate::spec::{Access, Network, ProviderKind};
 
 /// A request to start a command and not to wait for its end (E2).
 ///
@@ -249,7 +249,13 @@ pub struct AuthoritySnapshot {
     /// Digest of the plan of its walls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_hash: Option<String>,
-    /// The walls.
+    /// Who puts the walls up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<ProviderKind>,
+    /// The network level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// The walls as they were, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
 }

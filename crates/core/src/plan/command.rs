@@ -19,7 +19,7 @@ pub struct CommandOptions {
     pub streams: StreamPlan,
     /// Seconds until the tree is ended where the request names none; `None` is no limit.
     pub default_timeout: Option<f64>,
-    /// Most seconds that a request may ask for; `None` is no cap.
+    /// Most seconds that a request or the default may ask for; `None` is no cap.
     pub timeout_cap: Option<f64>,
 }
 
@@ -93,12 +93,15 @@ pub fn plan_command(
         environment.push(variable.clone());
     }
     let mut clamps = Vec::new();
+    // Where nothing is the default, nothing stays nothing.
+    let is_limited = request.timeout.or(options.default_timeout).is_some();
+    let cap = options.timeout_cap.filter(|_| is_limited);
     let timeout = plan_timeout(
         "timeout",
         request.timeout,
         options.default_timeout,
         &[
-            (options.timeout_cap, "the protocol"),
+            (cap, "the protocol"),
             (policy.limits.wall.map(|one| one.value.get()), "limits.wall"),
         ],
         &mut clamps,

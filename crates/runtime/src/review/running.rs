@@ -2,11 +2,11 @@
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
-use cofferdam_core::event::{Event, INTENT_RULES, event_type};
-use cofferdam_core::id::TaskId;
+use cofferdam_core::event::{Event, EventFilter, INTENT_RULES, event_type};
+use cofferdam_core::id::{CommandId, TaskId};
 use cofferdam_core::task::IsolationMode;
-use cofferdam_exec::{LivePlane, live_planes};
-use cofferdam_journal::unsettled;
+use cofferdam_exec::{LivePlane, OutputReader, live_planes};
+use cofferdam_journal::{Query, unsettled};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -69,8 +69,10 @@ pub struct RunningCommand {
     pub cwd: Option<String>,
     /// Milliseconds since its intent was written.
     pub elapsed_ms: u64,
-    /// Milliseconds since its last output, where output is told while it runs.
+    /// Milliseconds since its last output, where there was some.
     pub last_output_ms: Option<u64>,
+    /// Whether it went on after the call that started it.
+    pub background: bool,
 }
 
 impl Runtime {
@@ -91,7 +93,6 @@ impl Runtime {
                 running.tasks.push(self.running_task(entry, plane));
             }
         }
-        let outputs = self.last_outputs()?;
         for plane in &planes {
             let open = unsettled(self.journal().as_ref(), plane.record(), INTENT_RULES)
                 .map_err(|error| error.to_problem())?;
@@ -99,7 +100,7 @@ impl Runtime {
                 if event.kind != event_type::EXEC_INTENDED {
                     continue;
                 }
-                let command = self.running_command(&event, plane.record().pid, &outputs);
+                let command = self.running_command(&event, plane.record().pid)?;
                 let of = running
                     .tasks
                     .iter_mut()
@@ -115,12 +116,24 @@ impl Runtime {
     }
 
     /// Finds the planes that live in other processes.
-    pub(super) fn other_planes(&self) -> Vec<LivePlane> {
+    pub(crate) fn other_planes(&self) -> Vec<LivePlane> {
         let own = self.plane.lease();
         live_planes(&self.data_dir)
             .into_iter()
             .filter(|plane| plane.record().lease != *own)
             .collect()
+    }
+
+    /// Lists the commands that a plane runs.
+    pub(crate) fn commands_of(&self, plane: &LivePlane) -> Result<Vec<CommandId>, Problem> {
+        let open = unsettled(self.journal().as_ref(), plane.record(), INTENT_RULES)
+            .map_err(|error| error.to_problem())?;
+        Ok(open
+            .iter()
+            .filter(|event| event.kind == event_type::EXEC_INTENDED)
+            .filter_map(|event| event.data.get("command_id").and_then(Value::as_str))
+            .filter_map(|id| CommandId::parse(id).ok())
+            .collect())
     }
 
     fn since(&self, event: &Event) -> u64 {
@@ -156,15 +169,26 @@ impl Runtime {
         &self,
         event: &Event,
         pid: u32,
-        outputs: &[(String, i64)],
-    ) -> RunningCommand {
+    ) -> Result<RunningCommand, Problem> {
         let data = &event.data;
         let word = |value: &Value| value.as_str().map(str::to_owned);
         let argv = data.get("argv").and_then(Value::as_array);
         let id = data.get("command_id").and_then(word).unwrap_or_default();
-        let last = outputs.iter().rev().find(|(of, _)| *of == id);
-        RunningCommand {
-            last_output_ms: last.map(|(_, time)| self.since_time(*time)),
+        let written = CommandId::parse(&id)
+            .ok()
+            .and_then(|id| OutputReader::live(&self.data_dir, &id).last_written())
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .map(|since| since.as_millis() as i64);
+        let last = match written {
+            Some(written) => Some(written),
+            // Without files the journal tells it, now and then.
+            None => self.last_told(event, event_type::EXEC_OUTPUT, &id)?,
+        };
+        Ok(RunningCommand {
+            last_output_ms: last.map(|time| self.since_time(time)),
+            background: self
+                .last_told(event, event_type::EXEC_BACKGROUND, &id)?
+                .is_some(),
             command_id: id,
             pid,
             command: argv
@@ -172,19 +196,26 @@ impl Runtime {
                 .unwrap_or_default(),
             cwd: data.get("cwd").and_then(word),
             elapsed_ms: self.since(event),
-        }
+        })
     }
 
-    /// Finds when output of commands was last told, where it is told while they run.
-    fn last_outputs(&self) -> Result<Vec<(String, i64)>, Problem> {
-        let mut outputs = Vec::new();
-        each(self.journal().as_ref(), event_type::EXEC_OUTPUT, |event| {
-            let id = event.data.get("command_id").and_then(Value::as_str);
-            if let Some(id) = id {
-                outputs.push((id.to_owned(), event.time.as_millisecond()));
-            }
-        })?;
-        Ok(outputs)
+    /// Finds when something was last told of a command, in the line of work of its intent.
+    fn last_told(&self, intent: &Event, kind: &str, id: &str) -> Result<Option<i64>, Problem> {
+        let query = Query::of(EventFilter {
+            conversation: intent.conversation.clone(),
+            event_type: Some(kind.to_owned()),
+            ..EventFilter::default()
+        })
+        .backward();
+        let page = self
+            .journal()
+            .read(&query)
+            .map_err(|error| error.to_problem())?;
+        Ok(page
+            .events
+            .iter()
+            .find(|event| event.data.get("command_id").and_then(Value::as_str) == Some(id))
+            .map(|event| event.time.as_millisecond()))
     }
 
     /// Takes the ports that were told: opened by one event, closed by another.

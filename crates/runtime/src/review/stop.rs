@@ -176,9 +176,12 @@ impl Runtime {
             if commands.is_empty() || !commands.iter().all(is_bare) {
                 continue;
             }
+            let list = commands
+                .into_iter()
+                .map(|event| self.command_of(event, plane))
+                .collect::<Result<Vec<_>, _>>()?;
             let done = plane.terminate();
-            let list = commands.into_iter();
-            asked.extend(list.map(|event| (plane, self.command_of(event, plane), done.clone())));
+            asked.extend(list.into_iter().map(|one| (plane, one, done.clone())));
         }
         let until = Instant::now() + patience;
         Ok(asked
@@ -207,8 +210,8 @@ impl Runtime {
             .collect())
     }
 
-    fn command_of(&self, event: &Event, plane: &LivePlane) -> RunningCommand {
-        self.running_command(event, plane.record().pid, &[])
+    fn command_of(&self, event: &Event, plane: &LivePlane) -> Result<RunningCommand, Problem> {
+        self.running_command(event, plane.record().pid)
     }
 
     /// Waits until tasks have a result; gives what is known of all then.

@@ -5,6 +5,7 @@
 //! To add an operation: its request and result in `core`, what carries it out in `exec` and
 //! `runtime`, and an entry in the file of its area below.
 
+mod background;
 mod context;
 mod entry;
 mod environment;
@@ -31,6 +32,7 @@ impl OperationTable {
         let here = [
             run::operations(),
             environment::operations(),
+            background::operations(),
             files::operations(),
             tools::operations(),
         ];

@@ -6,6 +6,7 @@
 
 mod echo;
 mod host;
+mod output;
 mod plain;
 mod plane;
 mod report;
@@ -75,6 +76,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     subjects.extend(echo::subjects(directory.path(), &workspace));
     let server = served::Server::start(directory.path(), &workspace, arguments.quick);
     subjects.push(server.subject());
+    subjects.extend(output::subjects(directory.path(), &workspace));
     if let Some(only) = &arguments.only {
         let names: Vec<&str> = subjects
             .iter()

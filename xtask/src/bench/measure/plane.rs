@@ -87,7 +87,7 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
     ]
 }
 
-fn open(data: &Path) -> anyhow::Result<Plane> {
+pub(super) fn open(data: &Path) -> anyhow::Result<Plane> {
     let ambient = Arc::new(SystemAmbient::new());
     let directory = DataDir::open(data)?;
     let journal = SqliteJournal::open(&directory, ambient.clone())?;
@@ -187,7 +187,11 @@ fn prove(enclosure: &Enclosure, workspace: &BytePath) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn command(enclosure: &Enclosure, workspace: &BytePath, argv: &[&str]) -> CommandOutcome {
+pub(super) fn command(
+    enclosure: &Enclosure,
+    workspace: &BytePath,
+    argv: &[&str],
+) -> CommandOutcome {
     enclosure.run(planned(workspace, argv))
 }
 
@@ -209,7 +213,7 @@ fn planned(workspace: &BytePath, argv: &[&str]) -> PlaneRun<'static> {
     }
 }
 
-fn completed(outcome: &CommandOutcome) -> anyhow::Result<()> {
+pub(super) fn completed(outcome: &CommandOutcome) -> anyhow::Result<()> {
     if outcome.status == Status::Completed {
         return Ok(());
     }
@@ -221,7 +225,7 @@ fn completed(outcome: &CommandOutcome) -> anyhow::Result<()> {
     bail!("{:?}: {problem}{}", outcome.status, outcome.stderr)
 }
 
-const fn requested() -> IsolationLevel {
+pub(super) const fn requested() -> IsolationLevel {
     IsolationLevel {
         provider: None,
         network: Network::None,
