@@ -40,6 +40,8 @@ fn the_first_help_shows_where_to_start() {
       session   Run commands in a place that stays up, of a running server
       ps        List tasks and commands that run now
       stop      Stop tasks that run in another terminal
+      logs      Show what a command or the commands of a task wrote
+      kill      End commands and tasks that run elsewhere
       setup     Let the plain name of an agent run it behind walls
       claude    Run Claude Code as a task, behind walls
       codex     Run Codex as a task, behind walls
