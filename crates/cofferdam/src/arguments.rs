@@ -9,6 +9,7 @@ pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod task;
 pub(crate) mod terminal;
+pub(crate) mod tool;
 pub(crate) mod view;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use run::RunArguments;
 use session::SessionCommand;
 use task::TaskCommand;
 use terminal::{AttachArguments, TerminalCommand};
+use tool::ToolCommand;
 use view::{EventsArguments, EvidenceArguments, JournalCommand, ServeArguments, ThreadsArguments};
 
 const STYLES: Styles = Styles::styled()
@@ -130,6 +132,9 @@ pub(crate) enum TopCommand {
     /// List, show and check profiles of agents
     #[command(subcommand)]
     Profile(ProfileCommand),
+    /// List, show and check tools of your own
+    #[command(subcommand)]
+    Tool(ToolCommand),
     /// Explain and check policies
     #[command(subcommand)]
     Policy(Box<PolicyCommand>),

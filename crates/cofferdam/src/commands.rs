@@ -26,6 +26,7 @@ mod snapshots;
 mod task;
 mod task_fork;
 mod terminal;
+mod tool;
 mod view;
 
 use crate::arguments::TopCommand;
@@ -60,6 +61,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         )
         .into()),
         TopCommand::Profile(command) => profile::profile(context, &command),
+        TopCommand::Tool(command) => tool::tool(context, &command),
         TopCommand::Policy(command) => policy::policy(context, *command),
         TopCommand::Doctor(arguments) => doctor::doctor(context, &arguments),
         TopCommand::Demo(arguments) => demo::demo(context, &arguments),

@@ -38,6 +38,8 @@ mod streams;
 mod task;
 #[path = "main/terminal.rs"]
 mod terminal;
+#[path = "main/tools.rs"]
+mod tools;
 
 #[path = "main/background.rs"]
 mod background;

@@ -37,3 +37,4 @@ pub mod ports;
 pub mod profile;
 pub mod spec;
 pub mod task;
+pub mod tool;

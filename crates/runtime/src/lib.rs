@@ -25,6 +25,7 @@ mod idempotency;
 mod known;
 mod lasting;
 mod options;
+mod owned;
 mod participants;
 mod profile;
 mod project;
@@ -61,3 +62,4 @@ pub use task::{
     TaskProgress, TaskRunRequest, TaskState, TaskUndone, worker_name,
 };
 pub use terminal::TerminalRequest;
+pub use tools::{ToolEntry, Tools};

@@ -39,4 +39,7 @@ pub use terminal::{
     TerminalSignal, TerminalSnapshot, TerminalState, TerminalTarget, TerminalWrite,
     TerminalWritten,
 };
-pub use tools::{CommandCheck, CommandCheckRequest};
+pub use tools::{
+    CommandCheck, CommandCheckRequest, ListTools, ToolList, ToolOrigin, ToolRun, ToolState,
+    ToolView,
+};

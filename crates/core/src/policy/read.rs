@@ -171,6 +171,15 @@ pub(crate) fn unknown_key(
     match value {
         Value::Object(fields) => {
             let Some(known) = schema.get("properties").and_then(Value::as_object) else {
+                // Of a table with names of its own, each value has the same form.
+                if let Some(inner) = schema
+                    .get("additionalProperties")
+                    .filter(|one| one.is_object())
+                {
+                    for (name, field) in fields {
+                        unknown_key(field, inner, root, &format!("{at}.{name}"))?;
+                    }
+                }
                 return Ok(());
             };
             for (name, field) in fields {

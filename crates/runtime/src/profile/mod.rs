@@ -13,6 +13,7 @@ use cofferdam_core::profile::{NO_PROFILE, Profile, program_name, read_profile};
 use cofferdam_exec::host::Surroundings;
 
 use crate::host::PolicyRequest;
+use crate::owned;
 use crate::runtime::Runtime;
 
 pub(crate) use agent::Agent;
@@ -56,22 +57,8 @@ impl Profiles {
                 profile: read_profile(text, name),
             })
             .collect();
-        let config = surroundings
-            .path("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .or_else(|| surroundings.path("HOME").map(|home| home.join(".config")));
-        let directory = config.map(|config| config.join("cofferdam/profiles"));
-        let entries = directory.and_then(|directory| std::fs::read_dir(directory).ok());
-        for entry in entries.into_iter().flatten().flatten() {
-            let path = entry.path();
-            let is_profile = path.extension().is_some_and(|end| end == "toml");
-            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
-                continue;
-            };
-            if !is_profile {
-                continue;
-            }
-            let name = name.to_owned();
+        let own = owned::directory(surroundings, "profiles");
+        for (name, path) in own.as_deref().map(owned::files).unwrap_or_default() {
             list.retain(|one| one.name != name);
             list.push(ProfileEntry {
                 profile: read_file(&path, &name),

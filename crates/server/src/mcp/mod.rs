@@ -20,7 +20,7 @@ use rmcp::model::{
     ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer, ServiceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -33,6 +33,8 @@ use crate::operations::{Operation, OperationHost};
 const PROGRESS: Duration = Duration::from_secs(2);
 /// How long calls may take to end once nobody waits for them any more.
 const LAST_CALLS: Duration = Duration::from_secs(5);
+/// The operation that runs the owner's own tools.
+const TOOL_RUN: &str = "tool_run";
 /// Threads for what blocks: each call holds one until it is done.
 const BLOCKING_THREADS: usize = 128;
 
@@ -170,13 +172,16 @@ impl ServerHandler for Tools {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult {
-            tools: self.calls.table.iter().map(tool).collect(),
+            tools: self.tools(),
             ..ListToolsResult::default()
         })
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.calls.table.find(name).map(tool)
+        match self.calls.table.find(name) {
+            Some(operation) => Some(tool(operation)),
+            None => self.own_tools().into_iter().find(|one| one.name == name),
+        }
     }
 
     async fn call_tool(
@@ -184,11 +189,16 @@ impl ServerHandler for Tools {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let name = request.name.clone();
+        let mut name = request.name.clone();
+        let mut arguments = Value::Object(request.arguments.unwrap_or_default());
         if let Err(problem) = self.calls.find(&name) {
-            return Err(ErrorData::invalid_params(problem.message, None));
+            if !self.own_tools().iter().any(|one| one.name == name) {
+                return Err(ErrorData::invalid_params(problem.message, None));
+            }
+            // One of the owner's is run by the operation for all of them.
+            arguments = json!({"name": name, "arguments": arguments});
+            name = Cow::Borrowed(TOOL_RUN);
         }
-        let arguments = Value::Object(request.arguments.unwrap_or_default());
         let answer = match self.calls.context() {
             Ok(call) => {
                 let control = call.control().clone();
@@ -211,6 +221,30 @@ impl ServerHandler for Tools {
 }
 
 impl Tools {
+    /// Lists the operations, and the owner's own tools as they are at this moment.
+    fn tools(&self) -> Vec<Tool> {
+        let operations = self.calls.table.iter().map(tool);
+        operations.chain(self.own_tools()).collect()
+    }
+
+    fn own_tools(&self) -> Vec<Tool> {
+        let (Ok(context), Some(run)) = (self.calls.context(), self.calls.table.find(TOOL_RUN))
+        else {
+            return Vec::new();
+        };
+        let result = Arc::new(object(run.result_schema()));
+        let own = |one: &cofferdam_core::tool::Tool| {
+            Tool::new(
+                one.name.clone(),
+                one.description.clone(),
+                object(one.argument_schema()),
+            )
+            .with_raw_output_schema(Arc::clone(&result))
+            .with_annotations(annotations(run, &one.name))
+        };
+        context.tools().runnable().map(own).collect()
+    }
+
     /// Waits for a call, hands a cancellation on to it, and tells that it goes on.
     async fn follow(
         &self,
@@ -257,7 +291,6 @@ impl Tools {
 
 /// Tells of an operation as a tool.
 fn tool(operation: &Operation) -> Tool {
-    let told = operation.annotations();
     Tool::new(
         Cow::Borrowed(operation.name()),
         Cow::Owned(format!(
@@ -269,13 +302,18 @@ fn tool(operation: &Operation) -> Tool {
     )
     .with_title(operation.summary())
     .with_raw_output_schema(Arc::new(object(operation.result_schema())))
-    .with_annotations(ToolAnnotations::from_raw(
-        Some(operation.summary().to_owned()),
+    .with_annotations(annotations(operation, operation.summary()))
+}
+
+fn annotations(operation: &Operation, title: &str) -> ToolAnnotations {
+    let told = operation.annotations();
+    ToolAnnotations::from_raw(
+        Some(title.to_owned()),
         Some(told.read_only),
         Some(told.destructive),
         Some(told.idempotent),
         Some(told.open_world),
-    ))
+    )
 }
 
 fn object(schema: Value) -> JsonObject {

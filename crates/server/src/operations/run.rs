@@ -1,7 +1,7 @@
 //! Commands to whose end the caller waits (E1).
 
 use cofferdam_core::error::Problem;
-use cofferdam_core::operation::CommandRequest;
+use cofferdam_core::operation::{CommandRequest, RunCommand};
 use cofferdam_core::outcome::{CommandOutcome, Status};
 use cofferdam_exec::CommandIo;
 use cofferdam_runtime::{FrontDoor, RunRequest};
@@ -31,7 +31,14 @@ fn run_command(
     request: CommandRequest,
 ) -> Result<CommandOutcome, Problem> {
     context.check_workspace(request.workspace.as_deref())?;
-    let mut command = request.into_command()?;
+    carry_out(context, request.into_command()?)
+}
+
+/// Runs a command of a request to its end: the one way for whatever waits for one.
+pub(super) fn carry_out(
+    context: &OperationContext,
+    mut command: RunCommand,
+) -> Result<CommandOutcome, Problem> {
     // The top of the workspace: where this server was started is nobody's business.
     command
         .cwd
