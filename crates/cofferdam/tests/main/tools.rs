@@ -16,7 +16,7 @@ const SAY: &str = r#"
 schema = 1
 name = "say"
 description = "says words, one a line"
-argv = ["printf", "[%s]\n", "--", "{first}", "{words}"]
+argv = ["printf", "--", "[%s]\n", "{first}", "{words}"]
 [parameters.first]
 type = "integer"
 description = "a number"
@@ -71,7 +71,10 @@ fn row_122_arguments_reach_the_program_unchanged() {
 #[test]
 fn row_122_a_bad_argument_is_refused_before_anything_starts() {
     let scene = Scene::new();
-    let text = SAY.replace("\"printf\", \"[%s]\\n\"", "\"touch\", \"made\"");
+    let text = SAY.replace(
+        "\"printf\", \"--\", \"[%s]\\n\"",
+        "\"touch\", \"--\", \"made\"",
+    );
     assert_ne!(text, SAY);
     own(&scene, "say.toml", &text);
     for (arguments, field) in [
