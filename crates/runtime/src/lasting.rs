@@ -1,10 +1,15 @@
 //! What outlives a request, as a whole: ended with its server, and held to the policy that is in
 //! effect.
 
+use std::time::Duration;
+
 use cofferdam_core::operation::TerminalName;
 
 use crate::host::PolicyRequest;
 use crate::runtime::Runtime;
+
+/// How long background commands may take to end by themselves before they are ended by force.
+const END_OF_COMMANDS: Duration = Duration::from_secs(2);
 
 /// What a changed policy ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,13 +21,14 @@ pub struct PolicyFollowed {
 }
 
 impl Runtime {
-    /// Ends everything that outlives a request, and waits for that: terminals and sessions, with all
-    /// that runs in them. Nothing is opened afterwards. Who calls it twice does no harm.
+    /// Ends everything that outlives a request, and waits for that: background commands, terminals
+    /// and sessions, with all that runs in them. Nothing is opened afterwards. Who calls it twice does no harm.
     pub fn end_lasting(&self, reason: &str) {
         self.terminals.stop_opening();
         self.sessions.stop_opening();
         std::thread::scope(|scope| {
             scope.spawn(|| self.close_terminals(reason));
+            scope.spawn(|| self.end_commands(END_OF_COMMANDS));
             self.close_sessions(reason);
         });
     }

@@ -1,7 +1,9 @@
 //! `tool list`, `tool show`, `tool check`.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_core::operation::{ToolState, ToolView};
@@ -33,7 +35,7 @@ fn is_operation(name: &str) -> bool {
 fn tools(context: &Context) -> Result<Tools, Problem> {
     let workspace = context.runtime()?.workspace(&PolicyRequest::default()).ok();
     let surroundings = context.surroundings()?;
-    let workspace = workspace.as_ref().map(|one| one.as_path());
+    let workspace = workspace.as_ref().map(BytePath::as_path);
     Ok(Tools::read(&surroundings, workspace, is_operation))
 }
 
@@ -64,7 +66,7 @@ fn list(context: &Context) -> Ending {
                 .problem
                 .as_ref()
                 .and_then(|problem| problem.hint.as_deref());
-            text.push_str(&format!("\n{}: {}", one.name, hint.unwrap_or_default()));
+            let _ = write!(text, "\n{}: {}", one.name, hint.unwrap_or_default());
         }
         text
     })?;

@@ -118,12 +118,13 @@ pub(crate) fn cancelled(commands: &[CommandCancelled]) -> String {
         } else {
             paint(CAUTION, "still running:")
         };
-        text.push_str(&format!(
-            "{word} {} ({}) {}\n",
+        let _ = writeln!(
+            text,
+            "{word} {} ({}) {}",
             record.command_id,
             record.status,
             one_line(&record.command, 60)
-        ));
+        );
     }
     text
 }

@@ -120,12 +120,14 @@ fn connect(path: &Path, waiting: &Waiting) -> Result<Connection, JournalError> {
 /// Tells the format of the file; 0 when it is empty.
 fn inspect(connection: &Connection, path: &Path) -> Result<u32, JournalError> {
     let failed = |error| JournalError::from_sqlite("open", path, &error);
-    let number = |pragma| connection.pragma_query_value::<i32, _>(None, pragma, |row| row.get(0));
+    // One view for all three questions: another process may make the file right now.
+    let view = connection.unchecked_transaction().map_err(failed)?;
+    let number = |pragma| view.pragma_query_value::<i32, _>(None, pragma, |row| row.get(0));
     let version = number("user_version").map_err(failed)?;
     let application = number("application_id").map_err(failed)?;
     let empty = version == 0 && application == 0;
     if empty
-        && connection
+        && view
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
                 row.get::<_, i64>(0)
             })
