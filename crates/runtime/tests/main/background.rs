@@ -120,7 +120,7 @@ fn row_15_16_the_same_life_over_every_provider() {
         let go = |script: &str, wait| {
             let command = RunCommand::shell(script);
             runtime
-                .start_command(request(provider(choice.clone()), command, wait))
+                .start_command(request(provider(choice), command, wait))
                 .expect("started")
         };
         let short = go("echo begun", 5.0);
@@ -321,7 +321,7 @@ fn row_18_an_end_is_told_once_and_never_when_it_was_claimed() {
     let told = start(&runtime, "sleep 0.1; exit 3", 0.0).command_id;
     let claimed = start(&runtime, "sleep 0.1", 0.0).command_id;
     let running = start(&runtime, "sleep 300", 0.0).command_id;
-    assert_eq!(start(&runtime, "true", 5.0).background, false);
+    assert!(!start(&runtime, "true", 5.0).background);
     assert!(wait_for(&runtime, &claimed, true).command.claimed);
     assert!(!wait_for(&runtime, &told, false).command.claimed);
     assert_eq!(poll(), (vec![told.clone()], 1));
@@ -740,7 +740,7 @@ fn no_more_than_so_many_run_at_once() {
     let desk = Desk::new();
     let script = Script::new(|_| {
         Some(ScriptedCommand {
-            takes: Duration::from_secs(300),
+            takes: Duration::from_mins(5),
             ..ScriptedCommand::default()
         })
     });
