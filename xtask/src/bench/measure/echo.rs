@@ -73,7 +73,7 @@ fn echo(before: &[&OsStr], workspace: &Path, data: &Path) -> anyhow::Result<Run>
         .iter()
         .map(|text| CString::new(*text))
         .collect::<Result<_, _>>()?;
-    for (name, value) in [("COFFERDAM_DATA_DIR", data), ("HOME", workspace)] {
+    for (name, value) in [("COFFERDAM_DATA_DIR", data), ("HOME", data)] {
         let mut text = name.as_bytes().to_vec();
         text.push(b'=');
         text.extend_from_slice(value.as_os_str().as_bytes());
