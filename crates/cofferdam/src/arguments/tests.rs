@@ -48,6 +48,7 @@ fn the_first_help_shows_where_to_start() {
       gemini    Run Gemini CLI as a task, behind walls
       opencode  Run opencode as a task, behind walls
       profile   List, show and check profiles of agents
+      tool      List, show and check tools of your own
       policy    Explain and check policies
       journal   Verify the journal
       events    Show what happened, event by event
