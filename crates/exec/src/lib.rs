@@ -34,6 +34,7 @@ mod run;
 mod session;
 mod settle;
 mod spawner;
+mod standing;
 pub mod terminal;
 mod terminal_guard;
 mod tool;

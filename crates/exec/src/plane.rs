@@ -16,7 +16,7 @@ use cofferdam_journal::{DataDir, Journal, JournalError, Lease, MemoryJournal, Sy
 use cofferdam_sandbox::ControlTrees;
 use serde_json::Value;
 
-use crate::enclosure::{self, Enclosure};
+use crate::enclosure::Enclosure;
 use crate::network::{NetworkOptions, NetworkState};
 use crate::ports::PortHook;
 use crate::provider;
@@ -24,6 +24,7 @@ use crate::provider::memory::Script;
 use crate::run::{Run, Told};
 use crate::settle::{self, Settled};
 use crate::spawner::Spawner;
+use crate::standing;
 
 /// What a plane is opened with.
 #[derive(Debug)]
@@ -303,7 +304,7 @@ impl Plane {
         last: impl FnOnce(&CommandOutcome) -> Vec<NewEvent>,
     ) -> CommandOutcome {
         let mut last = Some(last);
-        let outcome = enclosure::run_once(self, spec, requested, run, &mut |outcome| {
+        let outcome = standing::run_once(self, spec, requested, run, &mut |outcome| {
             last.take().map(|last| last(outcome)).unwrap_or_default()
         });
         if let Some(last) = last {

@@ -13,11 +13,13 @@
 //! that were tried either take exponential time on nested parentheses or come under a licence that
 //! this project cannot take.
 
+mod compound;
 mod harness;
 mod judge;
 mod rule;
 mod see;
 mod shell;
+mod simple;
 mod word;
 mod wrap;
 

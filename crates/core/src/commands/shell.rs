@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::word::{Draft, Word, ends_word, is_name};
+use super::simple::Pending;
+use super::word::{Word, ends_word, is_name};
 
 /// Most levels of nesting that are followed.
 pub(super) const MOST_DEPTH: usize = 64;
@@ -60,17 +61,9 @@ pub(super) struct Work {
     pub(super) found: Vec<Simple>,
 }
 
-#[derive(Debug)]
-struct Pending {
-    delimiter: Vec<u8>,
-    quoted: bool,
-    strip: bool,
-    body: usize,
-}
-
 /// What ended a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+pub(super) enum Stop {
     End,
     Paren,
     Case,
@@ -82,26 +75,14 @@ const RESERVED: &[&str] = &[
     "esac", "function", "{", "}", "!", "time", "coproc", "[[",
 ];
 
-/// Builtins whose arguments may be assignments of arrays.
-const DECLARING: &[&str] = &["declare", "typeset", "local", "export", "readonly"];
-
-/// Tells whether a text is the name of an assignment and its `=`.
-fn names_variable(text: &[u8]) -> bool {
-    let Some(name) = text.strip_suffix(b"=") else {
-        return false;
-    };
-    let name = name.strip_suffix(b"+").unwrap_or(name);
-    is_name(name.split(|byte| *byte == b'[').next().unwrap_or_default())
-}
-
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
-    input: &'a [u8],
+    pub(super) input: &'a [u8],
     pub(super) at: usize,
-    work: &'a mut Work,
-    pending: Vec<Pending>,
-    bodies: Vec<Word>,
-    level: usize,
+    pub(super) work: &'a mut Work,
+    pub(super) pending: Vec<Pending>,
+    pub(super) bodies: Vec<Word>,
+    pub(super) level: usize,
 }
 
 /// Reads a whole text; what it finds is added to `work`.
@@ -211,7 +192,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn blanks(&mut self) {
+    pub(super) fn blanks(&mut self) {
         loop {
             match (self.peek(), self.peek_at(1)) {
                 (Some(b' ' | b'\t'), _) => self.advance(1),
@@ -227,7 +208,7 @@ impl Parser<'_> {
     }
 
     /// Skips blanks and newlines; here-documents are read where their line ends.
-    fn newlines(&mut self) -> Result<(), Trouble> {
+    pub(super) fn newlines(&mut self) -> Result<(), Trouble> {
         loop {
             self.blanks();
             if self.peek() != Some(b'\n') {
@@ -238,55 +219,8 @@ impl Parser<'_> {
         }
     }
 
-    fn here_documents(&mut self) -> Result<(), Trouble> {
-        for pending in std::mem::take(&mut self.pending) {
-            let mut body = Vec::new();
-            // Without its last line a here-document goes on to the end of the text, as in the shell.
-            while self.at < self.input.len() {
-                let rest = &self.input[self.at..];
-                let length = rest.iter().position(|byte| *byte == b'\n');
-                let line = &rest[..length.unwrap_or(rest.len())];
-                let mut own = line;
-                while let (true, [b'\t', tail @ ..]) = (pending.strip, own) {
-                    own = tail;
-                }
-                let is_last = own == pending.delimiter;
-                if !is_last {
-                    body.extend_from_slice(own);
-                    body.push(b'\n');
-                }
-                self.advance(line.len() + 1);
-                if is_last {
-                    break;
-                }
-            }
-            let dynamic = if pending.quoted {
-                false
-            } else {
-                self.enter()?;
-                let mut inner = Parser {
-                    input: &body,
-                    at: 0,
-                    work: self.work,
-                    pending: Vec::new(),
-                    bodies: Vec::new(),
-                    level: self.level + 1,
-                };
-                let dynamic = inner.expansions()?;
-                self.leave();
-                dynamic
-            };
-            let text = String::from_utf8_lossy(&body).into_owned();
-            self.bodies[pending.body] = Word {
-                text,
-                exact: !dynamic,
-            };
-        }
-        Ok(())
-    }
-
     /// Looks whether a reserved word stands here; it is not taken.
-    fn reserved(&self) -> Option<&'static str> {
+    pub(super) fn reserved(&self) -> Option<&'static str> {
         let rest = &self.input[self.at..];
         RESERVED.iter().copied().find(|word| {
             rest.strip_prefix(word.as_bytes()).is_some_and(|after| {
@@ -297,7 +231,7 @@ impl Parser<'_> {
     }
 
     /// Reads commands up to what closes them, which is taken.
-    fn list(&mut self) -> Result<Stop, Trouble> {
+    pub(super) fn list(&mut self) -> Result<Stop, Trouble> {
         self.enter()?;
         let stop = loop {
             self.newlines()?;
@@ -352,7 +286,7 @@ impl Parser<'_> {
         }
     }
 
-    fn expect_list(&mut self, wanted: &[&'static str]) -> Result<&'static str, Trouble> {
+    pub(super) fn expect_list(&mut self, wanted: &[&'static str]) -> Result<&'static str, Trouble> {
         match self.list()? {
             Stop::Word(word) if wanted.contains(&word) => Ok(word),
             _ => Err(self.syntax(&format!("{} is missing", wanted.join(" or ")))),
@@ -398,109 +332,7 @@ impl Parser<'_> {
         }
     }
 
-    fn command(&mut self) -> Result<(), Trouble> {
-        match self.reserved() {
-            Some("if") => {
-                self.advance(2);
-                self.expect_list(&["then"])?;
-                while self.expect_list(&["then", "elif", "else", "fi"])? != "fi" {
-                    // Their order decides nothing about what is seen.
-                }
-                self.after_compound()
-            }
-            Some(word @ ("while" | "until")) => {
-                self.advance(word.len());
-                self.expect_list(&["do"])?;
-                self.expect_list(&["done"])?;
-                self.after_compound()
-            }
-            Some(word @ ("for" | "select")) => {
-                self.advance(word.len());
-                self.loop_head()?;
-                self.after_compound()
-            }
-            Some("case") => {
-                self.advance(4);
-                self.case()?;
-                self.after_compound()
-            }
-            Some("{") => {
-                self.advance(1);
-                self.expect_list(&["}"])?;
-                self.after_compound()
-            }
-            Some("[[") => {
-                self.advance(2);
-                self.condition()?;
-                self.after_compound()
-            }
-            Some("function") => {
-                self.advance(8);
-                self.blanks();
-                self.word()?;
-                self.blanks();
-                if self.peek() == Some(b'(') {
-                    self.advance(1);
-                    self.blanks();
-                    if self.next() != Some(b')') {
-                        return Err(self.syntax("a function is badly begun"));
-                    }
-                }
-                self.body()
-            }
-            Some(_) => Err(self.syntax("a reserved word stands where a command begins")),
-            None if self.peek() == Some(b'(') => {
-                self.advance(1);
-                if self.peek() == Some(b'(') {
-                    self.advance(1);
-                    self.arithmetic(b')')?;
-                } else if self.list()? != Stop::Paren {
-                    return Err(self.unended("a subshell"));
-                }
-                self.after_compound()
-            }
-            None => self.simple(),
-        }
-    }
-
-    /// Reads the body of a function.
-    fn body(&mut self) -> Result<(), Trouble> {
-        self.enter()?;
-        self.newlines()?;
-        self.command()?;
-        self.leave();
-        Ok(())
-    }
-
-    /// Takes redirections of a compound command: they stand as a command without words.
-    fn after_compound(&mut self) -> Result<(), Trouble> {
-        let mut holder = Simple {
-            level: self.level,
-            ..Simple::default()
-        };
-        loop {
-            self.blanks();
-            let from = self.at;
-            let digits = self.input[self.at..]
-                .iter()
-                .take(4)
-                .take_while(|byte| byte.is_ascii_digit())
-                .count();
-            self.advance(digits);
-            let number =
-                (digits > 0).then(|| String::from_utf8_lossy(self.slice(from)).into_owned());
-            if !self.redirection(&mut holder, number)? {
-                self.at = from;
-                break;
-            }
-        }
-        if !holder.redirections.is_empty() {
-            self.add(holder)?;
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, command: Simple) -> Result<(), Trouble> {
+    pub(super) fn add(&mut self, command: Simple) -> Result<(), Trouble> {
         if self.work.found.len() >= self.work.most_commands
             || self.work.steps > self.work.most_steps
         {
@@ -510,255 +342,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn loop_head(&mut self) -> Result<(), Trouble> {
-        self.blanks();
-        if self.peek() == Some(b'(') && self.peek_at(1) == Some(b'(') {
-            self.advance(2);
-            self.arithmetic(b')')?;
-        } else {
-            self.word()?;
-            self.newlines()?;
-            if self.input[self.at..].starts_with(b"in") && self.peek_at(2).is_none_or(ends_word) {
-                self.advance(2);
-                self.blanks();
-                while self
-                    .peek()
-                    .is_some_and(|byte| byte != b'\n' && byte != b';')
-                {
-                    if self.peek().is_some_and(ends_word) && !self.is_substitution() {
-                        return Err(self.syntax("the words of a loop are badly ended"));
-                    }
-                    self.word()?;
-                    self.blanks();
-                }
-            }
-        }
-        self.blanks();
-        if self.peek() == Some(b';') {
-            self.advance(1);
-        }
-        self.newlines()?;
-        match self.reserved() {
-            Some("do") => {
-                self.advance(2);
-                self.expect_list(&["done"])?;
-            }
-            Some("{") => {
-                self.advance(1);
-                self.expect_list(&["}"])?;
-            }
-            _ => return Err(self.syntax("do is missing")),
-        }
-        Ok(())
-    }
-
-    fn is_substitution(&self) -> bool {
+    pub(super) fn is_substitution(&self) -> bool {
         matches!(self.peek(), Some(b'<' | b'>')) && self.peek_at(1) == Some(b'(')
-    }
-
-    fn case(&mut self) -> Result<(), Trouble> {
-        self.enter()?;
-        self.blanks();
-        self.word()?;
-        self.newlines()?;
-        if !self.input[self.at..].starts_with(b"in") {
-            return Err(self.syntax("in is missing"));
-        }
-        self.advance(2);
-        loop {
-            self.newlines()?;
-            if self.reserved() == Some("esac") {
-                self.advance(4);
-                break;
-            }
-            if self.peek() == Some(b'(') {
-                self.advance(1);
-            }
-            loop {
-                self.blanks();
-                self.word()?;
-                self.blanks();
-                match self.next() {
-                    Some(b'|') => {}
-                    Some(b')') => break,
-                    _ => return Err(self.syntax("a pattern is badly ended")),
-                }
-            }
-            match self.list()? {
-                Stop::Case => {}
-                Stop::Word("esac") => break,
-                _ => return Err(self.unended("case")),
-            }
-        }
-        self.leave();
-        Ok(())
-    }
-
-    /// Reads `[[ … ]]`: no command of it runs but those of its expansions.
-    fn condition(&mut self) -> Result<(), Trouble> {
-        loop {
-            self.blanks();
-            let rest = &self.input[self.at..];
-            if rest.starts_with(b"]]") && rest.get(2).copied().is_none_or(ends_word) {
-                self.advance(2);
-                return Ok(());
-            }
-            match self.peek() {
-                None => return Err(self.unended("[[")),
-                Some(byte) if ends_word(byte) && !self.is_substitution() => self.advance(1),
-                Some(_) => {
-                    self.word()?;
-                }
-            }
-        }
-    }
-
-    fn simple(&mut self) -> Result<(), Trouble> {
-        let mut command = Simple {
-            level: self.level,
-            ..Simple::default()
-        };
-        let from = self.at;
-        loop {
-            self.blanks();
-            let Some(byte) = self.peek() else { break };
-            match byte {
-                b'&' if self.peek_at(1) == Some(b'>') => {
-                    self.redirection(&mut command, None)?;
-                }
-                b'\n' | b';' | b'&' | b'|' | b')' => break,
-                b'(' => return self.function(&command),
-                b'<' | b'>' if !self.is_substitution() => {
-                    self.redirection(&mut command, None)?;
-                }
-                _ => self.piece(&mut command)?,
-            }
-        }
-        if self.at == from {
-            return Err(self.syntax("a command is missing"));
-        }
-        self.add(command)
-    }
-
-    /// Reads an assignment, a word, or the number before a redirection.
-    fn piece(&mut self, command: &mut Simple) -> Result<(), Trouble> {
-        let mut draft = Draft::default();
-        let before = command.words.is_empty();
-        let declares = command
-            .words
-            .first()
-            .is_some_and(|word| DECLARING.contains(&word.text.as_str()));
-        let from = self.at;
-        self.go_on(&mut draft, before || declares)?;
-        if (before || declares) && names_variable(self.slice(from)) {
-            let mut name = draft.into_word().text;
-            name.pop();
-            let value = if self.peek() == Some(b'(') {
-                self.advance(1);
-                self.array()?
-            } else {
-                self.word()?.into_word()
-            };
-            if before {
-                command.assignments.push(Assignment { name, value });
-            } else {
-                command.words.push(Word {
-                    text: format!("{name}={}", value.text),
-                    exact: value.exact,
-                });
-            }
-            return Ok(());
-        }
-        let before_redirection =
-            matches!(self.peek(), Some(b'<' | b'>')) && !draft.quoted && !self.is_substitution();
-        let word = draft.into_word();
-        let is_number = word.text.bytes().all(|byte| byte.is_ascii_digit());
-        let is_variable = word.text.starts_with('{') && word.text.ends_with('}');
-        if before_redirection && (is_number || is_variable) {
-            return self.redirection(command, Some(word.text)).map(|_| ());
-        }
-        command.words.push(word);
-        Ok(())
-    }
-
-    fn array(&mut self) -> Result<Word, Trouble> {
-        loop {
-            self.newlines()?;
-            match self.peek() {
-                Some(b')') => {
-                    self.advance(1);
-                    return Ok(Word::unknown("(…)"));
-                }
-                Some(byte) if ends_word(byte) && !self.is_substitution() => {
-                    return Err(self.syntax("an array is badly ended"));
-                }
-                Some(_) => {
-                    self.word()?;
-                }
-                None => return Err(self.unended("an array")),
-            }
-        }
-    }
-
-    fn function(&mut self, command: &Simple) -> Result<(), Trouble> {
-        self.advance(1);
-        self.blanks();
-        let is_begun = command.words.len() == 1
-            && command.assignments.is_empty()
-            && command.redirections.is_empty()
-            && self.next() == Some(b')');
-        if !is_begun {
-            return Err(self.syntax("a parenthesis stands within a command"));
-        }
-        self.body()
-    }
-
-    /// Reads one redirection; tells whether there was one.
-    fn redirection(
-        &mut self,
-        command: &mut Simple,
-        number: Option<String>,
-    ) -> Result<bool, Trouble> {
-        const OPERATORS: &[&str] = &[
-            "&>>", "<<<", "<<-", "&>", "<<", ">>", "<&", ">&", "<>", ">|", "<", ">",
-        ];
-        let rest = &self.input[self.at..];
-        let found = OPERATORS
-            .iter()
-            .find(|operator| rest.starts_with(operator.as_bytes()));
-        let Some(operator) = found.filter(|_| !self.is_substitution()) else {
-            return Ok(false);
-        };
-        self.advance(operator.len());
-        self.blanks();
-        let from = self.at;
-        let draft = self.word()?;
-        if self.at == from {
-            return Err(self.syntax("a redirection has no target"));
-        }
-        let quoted = draft.quoted;
-        let target = draft.into_word();
-        if !matches!(*operator, "<<" | "<<-") {
-            command.redirections.push(Redirection {
-                number,
-                operator: (*operator).to_owned(),
-                target,
-            });
-            return Ok(true);
-        }
-        let body = self.bodies.len();
-        self.bodies.push(Word::default());
-        self.pending.push(Pending {
-            delimiter: target.text.into_bytes(),
-            quoted,
-            strip: *operator == "<<-",
-            body,
-        });
-        command.redirections.push(Redirection {
-            number,
-            operator: format!("<<#{body}"),
-            target: Word::default(),
-        });
-        Ok(true)
     }
 }

@@ -31,8 +31,9 @@ use cofferdam_core::operation::{
 use cofferdam_keeper::{FileReply, FileRequest};
 use cofferdam_sandbox::FileKind;
 
-use crate::enclosure::{Enclosure, Standing};
+use crate::enclosure::Enclosure;
 use crate::plane::Plane;
+use crate::standing::Standing;
 pub(crate) use change::settle;
 pub use denied::DeniedReads;
 use path::Located;

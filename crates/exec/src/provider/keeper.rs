@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -11,23 +10,22 @@ use std::time::{Duration, Instant};
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::limits;
-use cofferdam_core::outcome::{EndedBy, Leftover, Usage};
+use cofferdam_core::outcome::EndedBy;
 use cofferdam_core::spec::{CommandSpec, EnclosureSpec, Mount, Network, ProviderKind, Variable};
 use cofferdam_keeper::{
-    ChannelError, ClientError, Exited, FileClient, FileReply, FileRequest, KeeperClient,
-    SignalTarget, SpawnRequest, SupervisorClient, SupervisorReply,
+    ChannelError, ClientError, FileClient, KeeperClient, SpawnRequest, SupervisorClient,
+    SupervisorReply,
 };
-use cofferdam_sandbox::{Access, ExitStatus, PathRule, SandboxError, Spawned, Step, Swept};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use cofferdam_sandbox::{Access, PathRule, Spawned};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Occupancy;
 use super::bwrap::{Complaint, inner};
+use super::inner::InnerFiles;
 use super::scratch::CacheLayers;
-use crate::backend::{
-    Backend, Ended, Exit, Extra, InnerNetwork, KeptTree, Recipient, RunningCommand, Started, Stdio,
-};
-use crate::files::{FileFault, FileWorker};
+use super::supervised::SupervisedCommand;
+use crate::backend::{Backend, Extra, InnerNetwork, Started, Stdio};
+use crate::files::FileWorker;
 use crate::limits::Limiter;
 
 /// How long the processes of a place may take to leave before they are killed.
@@ -44,16 +42,16 @@ const LINGER_MILLISECONDS: u32 = 30;
 pub(crate) struct KeeperBackend(Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
-    keeper: Mutex<Option<KeeperClient>>,
+pub(super) struct Shared {
+    pub(super) keeper: Mutex<Option<KeeperClient>>,
     idle: Mutex<Vec<SupervisorClient>>,
     /// Supervisors over what ended commands have left running.
-    keeping: Mutex<Vec<(u64, SupervisorClient)>>,
+    pub(super) keeping: Mutex<Vec<(u64, SupervisorClient)>>,
     /// The number of the next of them.
-    next_kept: AtomicU64,
+    pub(super) next_kept: AtomicU64,
     /// What the plane started: the keeper itself, or bubblewrap around it.
     process: Mutex<Option<Process>>,
-    standing: AtomicBool,
+    pub(super) standing: AtomicBool,
     environment: Vec<Variable>,
     limiter: Arc<Limiter>,
     /// Whether Landlock decides about files, so that a terminal needs a rule of its own.
@@ -64,7 +62,7 @@ struct Shared {
     /// Whether the place has a network of its own.
     network: bool,
     /// Inodes of the listeners inside that were made for the plane.
-    listeners: Mutex<BTreeSet<u64>>,
+    pub(super) listeners: Mutex<BTreeSet<u64>>,
     /// Whether the keeper's first answer still waits in its channel.
     unanswered: bool,
 }
@@ -169,7 +167,7 @@ impl Shared {
     }
 
     /// Tells whether the walls never stood, where nobody has waited for the keeper's first answer.
-    fn set_up_failure(&self) -> Option<Problem> {
+    pub(super) fn set_up_failure(&self) -> Option<Problem> {
         if !self.unanswered {
             return None;
         }
@@ -196,7 +194,10 @@ impl Shared {
     }
 
     /// Asks the keeper for a descriptor.
-    fn ask<T>(&self, request: impl Fn(&KeeperClient) -> Result<T, ClientError>) -> io::Result<T> {
+    pub(super) fn ask<T>(
+        &self,
+        request: impl Fn(&KeeperClient) -> Result<T, ClientError>,
+    ) -> io::Result<T> {
         let keeper = lock(&self.keeper);
         let keeper = keeper.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         request(keeper).map_err(|error| match error {
@@ -249,7 +250,7 @@ impl Shared {
         }
     }
 
-    fn recycle(&self, supervisor: SupervisorClient) {
+    pub(super) fn recycle(&self, supervisor: SupervisorClient) {
         let mut idle = lock(&self.idle);
         if self.standing.load(Ordering::Acquire) && idle.len() < IDLE_SUPERVISORS {
             idle.push(supervisor);
@@ -445,71 +446,6 @@ impl Backend for KeeperBackend {
     }
 }
 
-/// A file worker behind the walls of commands.
-#[derive(Debug)]
-struct InnerFiles {
-    client: FileClient,
-    shared: Arc<Shared>,
-}
-
-impl FileWorker for InnerFiles {
-    fn call(
-        &mut self,
-        request: &FileRequest,
-        limit: Duration,
-    ) -> Result<(FileReply, Option<OwnedFd>), FileFault> {
-        let fault = |error: ClientError| match error {
-            ClientError::Refused(error) => FileFault::Refused(error),
-            other => FileFault::Lost(other.to_string()),
-        };
-        self.client.send(request).map_err(fault)?;
-        let timeout = Timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: limit.subsec_nanos().into(),
-        };
-        loop {
-            match poll(
-                &mut [PollFd::new(&self.client, PollFlags::IN)],
-                Some(&timeout),
-            ) {
-                Ok(0) => {
-                    // It waits for a disk, or was stopped: whoever comes next gets another.
-                    if let Some(keeper) = lock(&self.shared.keeper).as_ref() {
-                        let _ = keeper.end_child(self.client.pid());
-                    }
-                    return Err(FileFault::TooLate);
-                }
-                Ok(_) => return self.client.receive().map_err(fault),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(FileFault::Lost(errno.to_string())),
-            }
-        }
-    }
-}
-
-impl InnerNetwork for Shared {
-    fn listen(&self, address: SocketAddr) -> io::Result<OwnedFd> {
-        // Held from before it is there: whoever finds it in the lists has to wait for its inode.
-        let mut listeners = lock(&self.listeners);
-        let socket = self.ask(|keeper| keeper.listen(address).map(|(_, socket)| socket))?;
-        let inode = rustix::fs::fstat(&socket)?.st_ino;
-        listeners.insert(inode);
-        Ok(socket)
-    }
-
-    fn own_listeners(&self) -> BTreeSet<u64> {
-        lock(&self.listeners).clone()
-    }
-
-    fn open_socket(&self, ipv6: bool) -> io::Result<OwnedFd> {
-        self.ask(|keeper| keeper.open_socket(ipv6))
-    }
-
-    fn open_socket_tables(&self) -> io::Result<Vec<OwnedFd>> {
-        self.ask(KeeperClient::open_socket_tables)
-    }
-}
-
 impl Drop for KeeperBackend {
     fn drop(&mut self) {
         self.end();
@@ -549,145 +485,6 @@ fn readable(channel: BorrowedFd<'_>, limit: Duration) -> bool {
     matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
 }
 
-/// A command under its supervisor.
-#[derive(Debug)]
-struct SupervisedCommand {
-    supervisor: Option<SupervisorClient>,
-    shared: Arc<Shared>,
-    program: String,
-    cwd: String,
-}
-
-impl RunningCommand for SupervisedCommand {
-    fn channel(&self) -> BorrowedFd<'_> {
-        match &self.supervisor {
-            Some(supervisor) => supervisor.as_fd(),
-            // Only asked before the end is taken; a descriptor that is never readable otherwise.
-            None => rustix::stdio::stdin(),
-        }
-    }
-
-    fn take_end(&mut self) -> Result<Option<Ended>, Problem> {
-        let Some(supervisor) = &self.supervisor else {
-            return Ok(None);
-        };
-        match supervisor.receive() {
-            Ok(SupervisorReply::Exited(exited)) => {
-                let supervisor = self.supervisor.take();
-                self.conclude(exited, supervisor).map(Some)
-            }
-            Ok(SupervisorReply::Failed(failure)) => {
-                if let Some(supervisor) = self.supervisor.take() {
-                    self.shared.recycle(supervisor);
-                }
-                Err(start_problem(
-                    &SandboxError::from(failure),
-                    &self.program,
-                    &self.cwd,
-                ))
-            }
-            Ok(
-                SupervisorReply::Started { .. } | SupervisorReply::Pong | SupervisorReply::Emptied,
-            ) => Ok(None),
-            Err(error) => {
-                self.supervisor = None;
-                if let Some(problem) = self.shared.set_up_failure() {
-                    return Err(problem);
-                }
-                let problem = Problem::new(
-                    ErrorCode::EnclosureLost,
-                    format!("the supervisor of {} vanished: {error}", self.program),
-                )
-                .with_hint("its tree was ended and the enclosure closed");
-                self.shared.standing.store(false, Ordering::Release);
-                Err(problem)
-            }
-        }
-    }
-
-    fn signal(&mut self, recipient: Recipient, number: i32) {
-        let target = match recipient {
-            Recipient::Leader => SignalTarget::Tree,
-            Recipient::Tree => SignalTarget::Everything,
-        };
-        if let Some(supervisor) = &self.supervisor {
-            // A supervisor that has vanished is noticed by its channel.
-            let _ = supervisor.signal(target, number);
-        }
-    }
-
-    fn end_tree(&mut self) {
-        if let Some(supervisor) = &self.supervisor {
-            let _ = supervisor.end_tree();
-        }
-    }
-}
-
-impl SupervisedCommand {
-    fn conclude(
-        &self,
-        exited: Exited,
-        supervisor: Option<SupervisorClient>,
-    ) -> Result<Ended, Problem> {
-        let by = match exited.swept {
-            Swept::NothingLeft => EndedBy::Itself,
-            Swept::Ended => EndedBy::Sweep,
-            Swept::Deadline => {
-                // What a sweep cannot end goes down with the place.
-                self.shared.standing.store(false, Ordering::Release);
-                drop(supervisor);
-                return Err(Problem::new(
-                    ErrorCode::EnclosureLost,
-                    format!("the tree of {} could not be ended in time", self.program),
-                ));
-            }
-        };
-        let leftovers: Vec<Leftover> = exited
-            .leftovers
-            .into_iter()
-            .map(|one| Leftover {
-                pid: one.pid,
-                name: String::from_utf8_lossy(&one.name).into_owned(),
-            })
-            .collect();
-        let (leftovers, kept) = match supervisor {
-            Some(supervisor) if exited.kept => {
-                let number = self.shared.next_kept.fetch_add(1, Ordering::Relaxed);
-                lock(&self.shared.keeping).push((number, supervisor));
-                let processes = leftovers;
-                (Vec::new(), Some(KeptTree { number, processes }))
-            }
-            other => {
-                if let Some(supervisor) = other {
-                    self.shared.recycle(supervisor);
-                }
-                (leftovers, None)
-            }
-        };
-        let exit = match exited.status {
-            Some(ExitStatus::Code(code)) => Exit::Code(code),
-            Some(ExitStatus::Signal { number, .. }) => Exit::Signal(number as u8),
-            None => {
-                return Err(Problem::new(
-                    ErrorCode::EnclosureLost,
-                    format!("the end of {} was not seen", self.program),
-                ));
-            }
-        };
-        Ok(Ended {
-            exit,
-            usage: Usage {
-                user_ms: exited.usage.user_microseconds / 1000,
-                system_ms: exited.usage.system_microseconds / 1000,
-                max_resident_kib: exited.usage.max_resident_kib,
-            },
-            leftovers,
-            kept,
-            by,
-        })
-    }
-}
-
 /// Lists the directories in which a command can leave something that nobody else sees.
 fn private_places(spec: &EnclosureSpec) -> Vec<Vec<u8>> {
     if !spec.scratch.is_empty() {
@@ -714,35 +511,7 @@ fn gone() -> Problem {
     Problem::new(ErrorCode::EnclosureLost, "the enclosure was taken down")
 }
 
-/// Names why a command did not start.
-fn start_problem(error: &SandboxError, program: &str, cwd: &str) -> Problem {
-    let not_found = error.errno == libc_enoent() || error.errno == libc_enotdir();
-    match error.step {
-        Step::Execute if not_found => {
-            Problem::new(ErrorCode::NotFound, format!("{program}: not found inside"))
-                .with_hint("look at what is there with: cofferdam policy explain")
-        }
-        Step::Execute => Problem::new(
-            ErrorCode::NotExecutable,
-            format!("{program}: cannot be executed: {error}"),
-        ),
-        Step::Directory if not_found => Problem::new(
-            ErrorCode::CwdMissing,
-            format!("{cwd}: no such directory inside"),
-        ),
-        _ => Problem::new(ErrorCode::SpawnFailed, format!("{program}: {error}")),
-    }
-}
-
-const fn libc_enoent() -> i32 {
-    rustix::io::Errno::NOENT.raw_os_error()
-}
-
-const fn libc_enotdir() -> i32 {
-    rustix::io::Errno::NOTDIR.raw_os_error()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each value is whole after every statement that changes it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,11 +2,13 @@
 
 mod bwrap;
 mod host;
+mod inner;
 mod keeper;
 pub(crate) mod memory;
 mod memory_files;
 mod scratch;
 mod stage;
+mod supervised;
 
 use std::os::fd::OwnedFd;
 

@@ -16,11 +16,11 @@ use super::collect::{Collection, StreamEnd};
 use super::pump::Stop;
 use crate::backend::{Ended, Exit};
 use crate::background::{Shelf, order_value};
-use crate::enclosure::Place;
 use crate::hints;
 use crate::limits;
 use crate::output::{Stream, text_tail};
 use crate::protect::{Change, undone};
+use crate::standing::Place;
 
 /// One event that goes with an outcome.
 pub(crate) struct Told {
