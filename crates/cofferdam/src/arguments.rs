@@ -1,5 +1,6 @@
 //! The command line as types; their doc comments are the help.
 
+pub(crate) mod approvals;
 pub(crate) mod call;
 pub(crate) mod logs;
 pub(crate) mod policy;
@@ -18,6 +19,7 @@ use anstyle::{AnsiColor, Style};
 use clap::builder::Styles;
 use clap::{Args, Parser, Subcommand};
 
+use approvals::ApprovalsArguments;
 use call::{CallArguments, McpArguments};
 use logs::{KillArguments, LogsArguments};
 use policy::PolicyCommand;
@@ -111,6 +113,8 @@ pub(crate) enum TopCommand {
     /// Run commands in a place that stays up, of a running server
     #[command(subcommand)]
     Session(Box<SessionCommand>),
+    /// List what waits for your answer, and answer it
+    Approvals(ApprovalsArguments),
     /// List tasks and commands that run now
     Ps,
     /// Stop tasks that run in another terminal

@@ -1,4 +1,4 @@
-//! Questions about hosts, put to whoever sits at the terminal.
+//! Questions about hosts and approvals, put to whoever sits at the terminal.
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,14 +6,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cofferdam_core::approval::{ApprovalAnswer, ApprovalAsk};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_exec::{AskHost, Control, HostAnswer, HostQuestion, NetworkOptions};
-use cofferdam_runtime::Runtime;
+use cofferdam_runtime::{AskOwner, Runtime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
 use crate::context::Context;
-use crate::render::one_line;
+use crate::output::Output;
+use crate::render::{approvals, one_line};
 
 /// How often an open question is looked at, whether it is still waited for.
 const LOOK: Timespec = Timespec {
@@ -51,6 +53,57 @@ pub(crate) fn on_terminal(
         ..NetworkOptions::default()
     });
     Ok(())
+}
+
+/// Sees to it that what needs the owner's word becomes a question on the terminal, where there is
+/// one; else it is said how to answer it from elsewhere.
+pub(crate) fn approvals_on_terminal(context: &Context, runtime: &Runtime, control: &Control) {
+    runtime.on_approval(Arc::new(Owner {
+        output: context.output,
+        control: control.clone(),
+    }));
+}
+
+struct Owner {
+    output: Output,
+    control: Control,
+}
+
+impl AskOwner for Owner {
+    fn ask(&self, ask: &ApprovalAsk, is_open: &dyn Fn() -> bool) -> Option<ApprovalAnswer> {
+        let elsewhere = || {
+            let id = &ask.approval_id;
+            self.output.note(&format!(
+                "waiting for an answer: cofferdam approvals answer {id} approve|reject"
+            ));
+        };
+        let Some(terminal) = terminal() else {
+            elsewhere();
+            return None;
+        };
+        self.control.hold_input(true);
+        let text = approvals::question(ask).replace('\n', "\r\n");
+        let words = format!("{text}cofferdam: approve exactly this, once? [y]es, [n]o ");
+        let answer = with_raw(&terminal, || {
+            key(
+                &terminal,
+                &words,
+                is_open,
+                approval_of,
+                ApprovalAnswer::as_str,
+            )
+        });
+        self.control.hold_input(false);
+        answer.unwrap_or(None)
+    }
+}
+
+const fn approval_of(key: u8) -> Option<ApprovalAnswer> {
+    match key {
+        b'y' => Some(ApprovalAnswer::Approve),
+        b'n' | INTERRUPT => Some(ApprovalAnswer::Reject),
+        _ => None,
+    }
 }
 
 /// Opens the terminal of this program, where it is in the foreground there.
@@ -95,20 +148,41 @@ fn answer_all(questions: &Receiver<HostQuestion>, terminal: &OwnedFd, control: &
 
 /// Puts one question and waits for a key, at most as long as the connection waits.
 fn put(question: &HostQuestion, terminal: &OwnedFd) -> io::Result<Option<HostAnswer>> {
+    let until = Instant::now() + question.limit.saturating_sub(Duration::from_millis(200));
+    let is_open = || question.is_open() && Instant::now() < until;
+    with_raw(terminal, || {
+        key(
+            terminal,
+            &words(question),
+            &is_open,
+            answer_of,
+            HostAnswer::as_str,
+        )
+    })
+}
+
+/// Does something while keys come one by one.
+fn with_raw<T>(terminal: &OwnedFd, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = tcgetattr(terminal)?;
     let mut raw = before.clone();
     raw.make_raw();
     tcsetattr(terminal, OptionalActions::Now, &raw)?;
-    let answer = ask(question, terminal);
+    let done = work();
     tcsetattr(terminal, OptionalActions::Now, &before)?;
-    answer
+    done
 }
 
-fn ask(question: &HostQuestion, terminal: &OwnedFd) -> io::Result<Option<HostAnswer>> {
+/// Shows a question and waits for a key that answers it, as long as it is open.
+fn key<T: Copy>(
+    terminal: &OwnedFd,
+    words: &str,
+    is_open: &dyn Fn() -> bool,
+    answer_of: fn(u8) -> Option<T>,
+    word: fn(T) -> &'static str,
+) -> io::Result<Option<T>> {
     let mut screen = std::fs::File::from(terminal.try_clone()?);
-    write!(screen, "\r\n{}", words(question))?;
-    let until = Instant::now() + question.limit.saturating_sub(Duration::from_millis(200));
-    while question.is_open() && Instant::now() < until {
+    write!(screen, "\r\n{words}")?;
+    while is_open() {
         let mut fds = [PollFd::from_borrowed_fd(terminal.as_fd(), PollFlags::IN)];
         if poll(&mut fds, Some(&LOOK)).unwrap_or(0) == 0 {
             continue;
@@ -118,11 +192,11 @@ fn ask(question: &HostQuestion, terminal: &OwnedFd) -> io::Result<Option<HostAns
             break;
         }
         if let Some(answer) = answer_of(key[0]) {
-            write!(screen, "{}\r\n", answer.as_str())?;
+            write!(screen, "{}\r\n", word(answer))?;
             return Ok(Some(answer));
         }
     }
-    write!(screen, "no answer, refused\r\n")?;
+    write!(screen, "no answer\r\n")?;
     Ok(None)
 }
 

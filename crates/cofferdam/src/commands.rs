@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod approvals;
 mod attach;
 mod call;
 mod demo;
@@ -47,6 +48,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Terminal(command) => terminal::terminal(context, &command),
         TopCommand::Attach(arguments) => attach::attach(context, &arguments),
         TopCommand::Session(command) => session::session(context, &command),
+        TopCommand::Approvals(arguments) => approvals::approvals(context, &arguments),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
         TopCommand::Logs(arguments) => logs::logs(context, &arguments),

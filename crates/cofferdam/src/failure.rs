@@ -31,9 +31,14 @@ impl Failure {
 /// Gives the exit code for a problem before anything ran.
 pub(crate) fn problem_exit_code(problem: &Problem) -> u8 {
     match problem.code {
-        ErrorCode::Denied | ErrorCode::ApprovalUnavailable | ErrorCode::NotExecutable => {
-            exit::DENIED
-        }
+        ErrorCode::Denied
+        | ErrorCode::ReadonlyDenied
+        | ErrorCode::ApprovalUnavailable
+        | ErrorCode::ApprovalRejected
+        | ErrorCode::ApprovalExpired
+        | ErrorCode::ApprovalForbidden
+        | ErrorCode::GrantRefused
+        | ErrorCode::NotExecutable => exit::DENIED,
         ErrorCode::NotFound => exit::NOT_FOUND,
         _ => exit::OWN_FAILURE,
     }

@@ -27,6 +27,7 @@ pub(crate) fn policy(context: &Context, walls: &WallArguments) -> Result<PolicyR
         policy_file: walls.policy.as_ref().map(absolute).transpose()?,
         owner: document(context, walls)?,
         request: None,
+        permit: None,
     })
 }
 
@@ -51,6 +52,9 @@ fn document(context: &Context, walls: &WallArguments) -> Result<PolicyDocument, 
         network_allow: list(&walls.allow),
         network_deny: list(&walls.deny),
         profile: walls.profile.clone(),
+        permission: walls
+            .permission
+            .map(crate::arguments::policy::PermissionChoice::permission),
         read: paths(&walls.ro)?,
         write: paths(&walls.rw)?,
         reach: (!walls.reach.is_empty()).then(|| walls.reach.clone()),

@@ -3,6 +3,7 @@
 //! Colours have fixed meanings: green is success, red an error, yellow a warning, cyan a path or
 //! what to do next. Every line says the same without them.
 
+pub(crate) mod approvals;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod events;

@@ -1,13 +1,17 @@
 //! What is decided about an operation before anything starts: allow, ask or deny.
+//!
+//! One table, permission × operation × where it happens. Inside walls around a tree of the task's own
+//! nothing asks; what would cross them does.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::authority::Authority;
+use crate::approval::{ApprovalKind, Entitled};
+use crate::authority::{Authority, Grant};
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
 use crate::policy::{EffectivePolicy, Permission};
-use crate::spec::Digest;
+use crate::spec::{Access, Digest};
 
 /// What an operation would do, as far as a decision needs it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +22,8 @@ pub enum Operation {
         /// Its words.
         argv: Vec<BytePath>,
     },
+    /// A session or a terminal opens: a place for more than one command (E7).
+    Open,
     /// A file is read (E5).
     ReadFile {
         /// Its path.
@@ -27,6 +33,18 @@ pub enum Operation {
     ChangeFile {
         /// Its path.
         path: BytePath,
+    },
+    /// A host that no rule allows is reached.
+    ReachHost {
+        /// Its name or address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// One command runs without walls.
+    FullAccess {
+        /// Its words.
+        argv: Vec<BytePath>,
     },
     /// The environment is described (E9) or a path judged (E8): nothing happens.
     Describe,
@@ -39,10 +57,28 @@ impl Operation {
         Digest::of(text.as_bytes())
     }
 
-    /// Tells whether it could change something.
-    pub const fn changes(&self) -> bool {
-        matches!(self, Self::RunCommand { .. } | Self::ChangeFile { .. })
+    /// Tells what a question about it is about.
+    pub fn kind(&self, root: &BytePath) -> ApprovalKind {
+        match self {
+            Self::ReadFile { path } | Self::ChangeFile { path } if !path.is_within(root) => {
+                ApprovalKind::PathOutside
+            }
+            Self::ReadFile { .. } | Self::ChangeFile { .. } => ApprovalKind::FileChange,
+            Self::ReachHost { .. } => ApprovalKind::Host,
+            Self::FullAccess { .. } => ApprovalKind::FullAccess,
+            Self::RunCommand { .. } | Self::Open | Self::Describe => ApprovalKind::Command,
+        }
     }
+}
+
+/// In which tree something happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    /// The owner's own checkout.
+    Checkout,
+    /// A worktree or a sandbox of the task's own: what is changed is looked at before it is merged.
+    Apart,
 }
 
 /// Whether an operation goes on.
@@ -78,76 +114,178 @@ pub struct Decision {
     pub rule: String,
     /// Why, in one plain sentence.
     pub why: String,
+    /// What the walls let a process do to the workspace, where one is started.
+    pub access: Access,
+    /// The code of a denial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
+    /// Who must answer, where it is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entitled: Option<Entitled>,
     /// The digest of the exact request.
     pub request: Digest,
 }
 
 impl Decision {
-    /// Gives the failure of an operation that does not go on; `None` when it does.
+    /// Tells whether a command is tried where it cannot write, and writing is asked for.
+    pub const fn is_a_try(&self, permission: Permission) -> bool {
+        matches!(
+            (self.verdict, self.access, permission),
+            (Verdict::Allow, Access::Read, Permission::Approval)
+        )
+    }
+
+    /// Gives the failure of an operation that does not go on, where nobody is asked; `None` when it
+    /// does go on.
     pub fn problem(&self) -> Option<Problem> {
         let hint = "say permission = \"unrestricted\": the walls hold all the same";
         let code = match self.verdict {
             Verdict::Allow => return None,
             Verdict::Ask => ErrorCode::ApprovalUnavailable,
-            Verdict::Deny => ErrorCode::Denied,
+            Verdict::Deny => self.code.unwrap_or(ErrorCode::Denied),
         };
-        Some(
-            Problem::new(code, self.why.clone())
-                .with_field(self.rule.clone())
-                .with_hint(hint),
-        )
+        let problem = Problem::new(code, self.why.clone()).with_field(self.rule.clone());
+        Some(if code == ErrorCode::PathOutside {
+            problem
+        } else {
+            problem.with_hint(hint)
+        })
     }
 }
 
-/// Decides about an operation. Inside the walls nothing asks; what lies outside of the root, and what
-/// the permission holds back, is all that is left.
-pub fn decide(policy: &EffectivePolicy, authority: &Authority, operation: &Operation) -> Decision {
-    let request = operation.digest();
-    let say = |verdict, rule: String, why: &str| Decision {
-        verdict,
+/// Decides about an operation.
+pub fn decide(
+    policy: &EffectivePolicy,
+    authority: &Authority,
+    ground: Ground,
+    operation: &Operation,
+) -> Decision {
+    let permission = policy.permission.value;
+    let rule = format!("permission ({})", policy.permission.layer);
+    let base = Decision {
+        verdict: Verdict::Allow,
         rule,
-        why: why.to_owned(),
-        request: request.clone(),
+        why: "it changes nothing".to_owned(),
+        access: writes(permission, ground).min(policy.workspace.value),
+        code: None,
+        entitled: None,
+        request: operation.digest(),
     };
-    let is_granted = authority
+    let allow = |why: &str| Decision {
+        why: why.to_owned(),
+        ..base.clone()
+    };
+    let ask = |why: &str, entitled| Decision {
+        verdict: Verdict::Ask,
+        why: why.to_owned(),
+        entitled: Some(entitled),
+        ..base.clone()
+    };
+    let deny = |code, why: &str| Decision {
+        verdict: Verdict::Deny,
+        why: why.to_owned(),
+        code: Some(code),
+        ..base.clone()
+    };
+    if is_granted(authority, operation, &base.request) {
+        return Decision {
+            rule: "grant".to_owned(),
+            ..allow("it was allowed before")
+        };
+    }
+    // A reviewer speaks for the owner where the owner said so.
+    let one = if permission == Permission::AutoApproval {
+        Entitled::Either
+    } else {
+        Entitled::Owner
+    };
+    match operation {
+        Operation::Describe => base,
+        Operation::ReadFile { path } | Operation::ChangeFile { path }
+            if !path.is_within(authority.root()) =>
+        {
+            let why = "the path lies outside of the workspace";
+            let outside = Decision {
+                rule: "root".to_owned(),
+                ..deny(ErrorCode::PathOutside, why)
+            };
+            match permission {
+                Permission::Readonly | Permission::Unrestricted => outside,
+                Permission::Approval | Permission::AutoApproval => ask(why, one),
+            }
+        }
+        Operation::ReadFile { .. } => base,
+        Operation::ChangeFile { .. } => match (permission, ground) {
+            (Permission::Readonly, _) => deny(
+                ErrorCode::ReadonlyDenied,
+                "the policy lets nothing be changed",
+            ),
+            (Permission::Approval, Ground::Checkout) => {
+                ask("the policy asks before each change", one)
+            }
+            _ => allow("inside the walls nothing asks"),
+        },
+        Operation::RunCommand { .. } | Operation::Open => match (permission, ground) {
+            (Permission::Readonly, _) => allow("it runs where nothing can be written"),
+            (Permission::Approval, Ground::Checkout) => match operation {
+                Operation::Open => allow("it opens where nothing can be written"),
+                _ => allow("it is tried where nothing can be written; writing is asked for"),
+            },
+            _ => allow("inside the walls nothing asks"),
+        },
+        Operation::ReachHost { .. } => match permission {
+            Permission::Readonly | Permission::Unrestricted => {
+                deny(ErrorCode::Denied, "no rule allows the host")
+            }
+            Permission::Approval | Permission::AutoApproval => ask("no rule allows the host", one),
+        },
+        Operation::FullAccess { .. } => match permission {
+            Permission::Readonly => deny(
+                ErrorCode::ReadonlyDenied,
+                "the policy lets nothing be changed",
+            ),
+            _ => ask("it would run without walls", Entitled::Both),
+        },
+    }
+}
+
+/// Gives what the walls let a process do to the workspace before anybody was asked.
+pub const fn writes(permission: Permission, ground: Ground) -> Access {
+    match (permission, ground) {
+        (Permission::Readonly, _) | (Permission::Approval, Ground::Checkout) => Access::Read,
+        _ => Access::Write,
+    }
+}
+
+fn is_granted(authority: &Authority, operation: &Operation, request: &Digest) -> bool {
+    authority
         .grants()
         .iter()
         .any(|grant| match (grant, operation) {
-            (crate::authority::Grant::Request { digest }, _) => digest == request.as_str(),
-            (crate::authority::Grant::Write { path: top }, Operation::ChangeFile { path })
+            (Grant::Request { digest }, _) => digest == request.as_str(),
+            (Grant::Write { path: top }, Operation::ChangeFile { path })
             | (
-                crate::authority::Grant::Read { path: top }
-                | crate::authority::Grant::Write { path: top },
+                Grant::Read { path: top } | Grant::Write { path: top },
                 Operation::ReadFile { path },
             ) => path.is_within(top),
             _ => false,
-        });
-    if is_granted {
-        return say(Verdict::Allow, "grant".to_owned(), "it was allowed before");
-    }
-    if let Operation::ReadFile { path } | Operation::ChangeFile { path } = operation
-        && !path.is_within(authority.root())
-    {
-        let why = "the path lies outside of the workspace";
-        return say(Verdict::Deny, "root".to_owned(), why);
-    }
-    let layer = policy.permission.layer;
-    let rule = format!("permission ({layer})");
-    match policy.permission.value {
-        _ if !operation.changes() => say(Verdict::Allow, rule, "it changes nothing"),
-        Permission::Unrestricted | Permission::AutoApproval => {
-            say(Verdict::Allow, rule, "inside the walls nothing asks")
-        }
-        Permission::Approval => say(Verdict::Ask, rule, "the policy asks before each change"),
-        Permission::Readonly => say(Verdict::Deny, rule, "the policy lets nothing be changed"),
-    }
+        })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
-    use crate::authority::{Actor, Grant};
+    use crate::authority::Actor;
     use crate::policy::{Layer, Sourced};
+
+    const PERMISSIONS: [Permission; 4] = [
+        Permission::Readonly,
+        Permission::Approval,
+        Permission::AutoApproval,
+        Permission::Unrestricted,
+    ];
 
     fn with(permission: Permission) -> EffectivePolicy {
         EffectivePolicy {
@@ -156,57 +294,111 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_permission_decides_for_each_operation() {
-        let authority = Authority::new(Actor::Protocol, BytePath::from("/w"));
-        let run = Operation::RunCommand {
-            argv: vec![BytePath::from("true")],
-        };
-        let read = Operation::ReadFile {
-            path: BytePath::from("/w/a"),
-        };
-        let outside = Operation::ChangeFile {
-            path: BytePath::from("/w-evil/a"),
-        };
-        let table: Vec<String> = [
-            Permission::Readonly,
-            Permission::Approval,
-            Permission::AutoApproval,
-            Permission::Unrestricted,
+    fn operations() -> Vec<(&'static str, Operation)> {
+        let argv = vec![BytePath::from("true")];
+        let path = |path: &str| BytePath::from(path);
+        vec![
+            ("run", Operation::RunCommand { argv: argv.clone() }),
+            ("open", Operation::Open),
+            ("read", Operation::ReadFile { path: path("/w/a") }),
+            ("change", Operation::ChangeFile { path: path("/w/a") }),
+            (
+                "read outside",
+                Operation::ReadFile {
+                    path: path("/w-evil/a"),
+                },
+            ),
+            (
+                "change outside",
+                Operation::ChangeFile {
+                    path: path("/w-evil/a"),
+                },
+            ),
+            (
+                "host",
+                Operation::ReachHost {
+                    host: "example.com".to_owned(),
+                    port: 443,
+                },
+            ),
+            ("full access", Operation::FullAccess { argv }),
+            ("describe", Operation::Describe),
         ]
-        .into_iter()
-        .map(|permission| {
-            let verdict = |operation| decide(&with(permission), &authority, operation).verdict;
-            format!(
-                "{permission:?}: run {}, read {}, outside {}",
-                verdict(&run).as_str(),
-                verdict(&read).as_str(),
-                verdict(&outside).as_str()
-            )
-        })
-        .collect();
-        insta::assert_snapshot!(table.join("\n"), @r"
-        Readonly: run deny, read allow, outside deny
-        Approval: run ask, read allow, outside deny
-        AutoApproval: run allow, read allow, outside deny
-        Unrestricted: run allow, read allow, outside deny
+    }
+
+    #[test]
+    fn row_64_each_permission_decides_for_each_operation_on_each_ground() {
+        let authority = Authority::new(Actor::Protocol, BytePath::from("/w"));
+        let mut table = String::new();
+        for ground in [Ground::Checkout, Ground::Apart] {
+            for (name, operation) in operations() {
+                let _ = write!(table, "{ground:?} {name}:");
+                for permission in PERMISSIONS {
+                    let said = decide(&with(permission), &authority, ground, &operation);
+                    let detail = match said.verdict {
+                        Verdict::Allow => match said.access {
+                            Access::Read => "(ro)",
+                            Access::Write => "",
+                        }
+                        .to_owned(),
+                        Verdict::Ask => format!("({:?})", said.entitled.expect("who")),
+                        Verdict::Deny => format!("({})", said.code.expect("why")),
+                    };
+                    let _ = write!(table, " {}{detail}", said.verdict.as_str());
+                }
+                table.push('\n');
+            }
+        }
+        insta::assert_snapshot!(table, @r"
+        Checkout run: allow(ro) allow(ro) allow allow
+        Checkout open: allow(ro) allow(ro) allow allow
+        Checkout read: allow(ro) allow(ro) allow allow
+        Checkout change: deny(readonly_denied) ask(Owner) allow allow
+        Checkout read outside: deny(path_outside) ask(Owner) ask(Either) deny(path_outside)
+        Checkout change outside: deny(path_outside) ask(Owner) ask(Either) deny(path_outside)
+        Checkout host: deny(denied) ask(Owner) ask(Either) deny(denied)
+        Checkout full access: deny(readonly_denied) ask(Both) ask(Both) ask(Both)
+        Checkout describe: allow(ro) allow(ro) allow allow
+        Apart run: allow(ro) allow allow allow
+        Apart open: allow(ro) allow allow allow
+        Apart read: allow(ro) allow allow allow
+        Apart change: deny(readonly_denied) allow allow allow
+        Apart read outside: deny(path_outside) ask(Owner) ask(Either) deny(path_outside)
+        Apart change outside: deny(path_outside) ask(Owner) ask(Either) deny(path_outside)
+        Apart host: deny(denied) ask(Owner) ask(Either) deny(denied)
+        Apart full access: deny(readonly_denied) ask(Both) ask(Both) ask(Both)
+        Apart describe: allow(ro) allow allow allow
         ");
     }
 
     #[test]
+    fn row_75_every_refusal_has_a_stable_code_and_says_which_rule() {
+        let authority = Authority::new(Actor::Protocol, BytePath::from("/w"));
+        for ground in [Ground::Checkout, Ground::Apart] {
+            for permission in PERMISSIONS {
+                for (name, operation) in operations() {
+                    let said = decide(&with(permission), &authority, ground, &operation);
+                    let problem = said.problem();
+                    assert_eq!(problem.is_none(), said.verdict == Verdict::Allow, "{name}");
+                    assert_eq!(said.code.is_some(), said.verdict == Verdict::Deny, "{name}");
+                    assert!(problem.is_none_or(|one| one.field == Some(said.rule)));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_grant_covers_exactly_what_was_shown() {
-        let run = |word: &str| Operation::RunCommand {
-            argv: vec![BytePath::from(word)],
+        let change = |path: &str| Operation::ChangeFile {
+            path: BytePath::from(path),
         };
         let authority =
             Authority::new(Actor::Owner, BytePath::from("/w")).with_grant(Grant::Request {
-                digest: run("a").digest().0,
+                digest: change("/w/a").digest().0,
             });
         let policy = with(Permission::Approval);
-        assert_eq!(
-            decide(&policy, &authority, &run("a")).verdict,
-            Verdict::Allow
-        );
-        assert_eq!(decide(&policy, &authority, &run("b")).verdict, Verdict::Ask);
+        let verdict = |one| decide(&policy, &authority, Ground::Checkout, &one).verdict;
+        assert_eq!(verdict(change("/w/a")), Verdict::Allow);
+        assert_eq!(verdict(change("/w/b")), Verdict::Ask);
     }
 }

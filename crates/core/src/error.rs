@@ -111,6 +111,20 @@ codes! {
     Denied = "denied";
     /// It needs an answer that nobody can give.
     ApprovalUnavailable = "approval_unavailable";
+    /// The permission lets nothing be changed.
+    ReadonlyDenied = "readonly_denied";
+    /// Whoever was asked said no.
+    ApprovalRejected = "approval_rejected";
+    /// Nobody answered in time.
+    ApprovalExpired = "approval_expired";
+    /// There is no such approval.
+    ApprovalUnknown = "approval_unknown";
+    /// The approval is at its end: nothing is left to answer.
+    ApprovalClosed = "approval_closed";
+    /// Whoever wants to answer is not the one who may.
+    ApprovalForbidden = "approval_forbidden";
+    /// What was approved is not what is to be done, or was done already.
+    GrantRefused = "grant_refused";
     /// A supervisor or keeper vanished; what it guarded was ended.
     EnclosureLost = "enclosure_lost";
     /// It was cancelled before it started.

@@ -152,10 +152,14 @@ event_types! {
     POLICY_DECIDED = "policy.decided";
     /// Something was denied. data: a denial.
     POLICY_DENIED = "policy.denied";
-    /// An approval is asked for. data: `{approval_id, …}`.
+    /// An approval is asked for. data: the question, `{approval_id, kind, …}`.
     APPROVAL_REQUESTED = "approval.requested";
-    /// An approval was answered. data: `{approval_id, answer, by}`.
+    /// Somebody answered. data: `{approval_id, answer, by, door, reason}`.
+    APPROVAL_ANSWERED = "approval.answered";
+    /// An approval is at its end. data: `{approval_id, state}`; of a host `{approval_id, answer, by}`.
     APPROVAL_RESOLVED = "approval.resolved";
+    /// What was approved is done, once. data: `{approval_id, use_id, binding}`.
+    APPROVAL_USED = "approval.used";
     /// A connection was decided. data: `{enclosure_id, command_id, host, port, verdict, reason, rule, origin…}`.
     NET_DECIDED = "net.decided";
     /// A connection that was allowed ended. data: `{enclosure_id, command_id, host, port, ended, sent, received, elapsed_ms}`.
@@ -214,6 +218,11 @@ pub const INTENT_RULES: &[IntentRule] = &[
         intent: event_type::TERMINAL_STARTED,
         key: "terminal_id",
         outcomes: &[event_type::TERMINAL_CLOSED],
+    },
+    IntentRule {
+        intent: event_type::APPROVAL_REQUESTED,
+        key: "approval_id",
+        outcomes: &[event_type::APPROVAL_RESOLVED],
     },
 ];
 

@@ -119,6 +119,8 @@ ids! {
     ChangeId = "chg";
     /// Names one session: a place that is kept for many commands.
     SessionId = "sess";
+    /// Names one question to whoever may answer it.
+    ApprovalId = "appr";
     /// Names one life of a plane: what holds a lease on its intents.
     LeaseId = "lease";
     /// Names one piece of evidence.

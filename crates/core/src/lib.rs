@@ -16,6 +16,7 @@
 
 pub mod ambient;
 pub mod announce;
+pub mod approval;
 pub mod authority;
 pub mod bytes;
 pub mod commands;

@@ -92,3 +92,9 @@ pub const EXTRACT_SEGMENTS: usize = 50;
 pub const SEARCH_MATCHES: usize = 50;
 /// Most files and folders that one recursive removal takes along.
 pub const DELETE_ENTRIES: usize = 10_000;
+/// Seconds for which an answer is waited for.
+pub const APPROVAL_SECONDS: u64 = 3_600;
+/// Most approvals that a list gives.
+pub const APPROVALS_LISTED: usize = 200;
+/// Most characters of a reason.
+pub const APPROVAL_REASON_CHARACTERS: usize = 2_000;

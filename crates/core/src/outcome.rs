@@ -35,7 +35,12 @@ impl Status {
     /// Gives the status of what was refused before it started: somebody's no, or a failure.
     pub const fn of_refusal(code: ErrorCode) -> Self {
         match code {
-            ErrorCode::Denied | ErrorCode::ApprovalUnavailable => Self::Denied,
+            ErrorCode::Denied
+            | ErrorCode::ReadonlyDenied
+            | ErrorCode::ApprovalUnavailable
+            | ErrorCode::ApprovalRejected
+            | ErrorCode::ApprovalExpired
+            | ErrorCode::GrantRefused => Self::Denied,
             ErrorCode::Cancelled => Self::Cancelled,
             _ => Self::Error,
         }

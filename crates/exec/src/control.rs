@@ -36,7 +36,11 @@ pub(crate) enum Request {
 
 /// Cancels, signals and resizes a command from any thread, also before it has started.
 #[derive(Debug, Clone)]
-pub struct Control(Arc<Shared>);
+pub struct Control {
+    shared: Arc<Shared>,
+    /// The id of the command, where it is another one than the first of the handle.
+    other: Option<CommandId>,
+}
 
 struct Shared {
     wake: Option<OwnedFd>,
@@ -76,38 +80,54 @@ impl Control {
     pub fn new() -> Self {
         // Without a descriptor requests still wait in the queue, and are seen at the next wake-up.
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
-        Self(Arc::new(Shared {
-            wake,
-            state: Mutex::default(),
-            command: OnceLock::new(),
-            shelf: Mutex::default(),
-            intended: OnceLock::new(),
-            synced: Condvar::new(),
-        }))
+        Self {
+            shared: Arc::new(Shared {
+                wake,
+                state: Mutex::default(),
+                command: OnceLock::new(),
+                shelf: Mutex::default(),
+                intended: OnceLock::new(),
+                synced: Condvar::new(),
+            }),
+            other: None,
+        }
     }
 
     /// Makes a handle of a command that will have this id.
     pub fn of(command: CommandId) -> Self {
         let control = Self::new();
-        let _ = control.0.command.set(command);
+        let _ = control.shared.command.set(command);
         control.state().is_of_one = true;
         control
     }
 
+    /// Gives a handle that reaches whatever this one reaches, for one more command that will have
+    /// this id, such as the second run of one that was tried.
+    #[must_use]
+    pub fn for_another(&self, command: CommandId) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            other: Some(command),
+        }
+    }
+
     /// Tells the id of its command, the first of several, once that has one.
     pub fn command_id(&self) -> Option<&CommandId> {
-        self.0.command.get()
+        self.shared.command.get()
     }
 
     /// Gives the id that its one command will have; makes it where there is none yet.
     pub fn preset(&self, make: impl FnOnce() -> CommandId) -> CommandId {
         self.state().is_of_one = true;
-        self.0.command.get_or_init(make).clone()
+        self.shared.command.get_or_init(make).clone()
     }
 
     /// Gives the id that the next command will have: the one that is known already, else a new one.
     /// A handle may serve several commands, one after the other; each has an id of its own.
     pub(crate) fn name(&self, make: impl FnOnce() -> CommandId) -> CommandId {
+        if let Some(other) = &self.other {
+            return other.clone();
+        }
         let is_later = {
             let mut state = self.state();
             std::mem::replace(&mut state.named, true) && !state.is_of_one
@@ -115,29 +135,37 @@ impl Control {
         if is_later {
             return make();
         }
-        self.0.command.get_or_init(make).clone()
+        self.shared.command.get_or_init(make).clone()
     }
 
     /// Says who is called when the journal has the intent of the command, before it starts. Only the
     /// first who asks is told.
     pub fn when_intended(&self, hook: impl Fn() + Send + Sync + 'static) {
-        let _ = self.0.intended.set(Box::new(hook));
+        let _ = self.shared.intended.set(Box::new(hook));
     }
 
     pub(crate) fn tell_intended(&self) {
-        if let Some(hook) = self.0.intended.get() {
+        if let Some(hook) = self.shared.intended.get() {
             hook();
         }
     }
 
     /// Remembers where output stands while the command runs.
     pub(crate) fn set_shelf(&self, shelf: Shelf) {
-        *self.0.shelf.lock().unwrap_or_else(PoisonError::into_inner) = Some(shelf);
+        *self
+            .shared
+            .shelf
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(shelf);
     }
 
     /// Gives where the output of the command stands that was begun last.
     pub(crate) fn shelf(&self) -> Option<Shelf> {
-        let shelf = self.0.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        let shelf = self
+            .shared
+            .shelf
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         shelf.clone()
     }
 
@@ -202,7 +230,7 @@ impl Control {
                 return false;
             }
             state = self
-                .0
+                .shared
                 .synced
                 .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner)
@@ -214,16 +242,16 @@ impl Control {
     /// Answers the oldest [`Request::Sync`].
     pub(crate) fn answer_sync(&self) {
         self.state().answered += 1;
-        self.0.synced.notify_all();
+        self.shared.synced.notify_all();
     }
 
     pub(crate) fn wake(&self) -> Option<BorrowedFd<'_>> {
-        self.0.wake.as_ref().map(AsFd::as_fd)
+        self.shared.wake.as_ref().map(AsFd::as_fd)
     }
 
     /// Takes everything that was asked for since the last time.
     pub(crate) fn take(&self) -> Vec<Request> {
-        if let Some(wake) = &self.0.wake {
+        if let Some(wake) = &self.shared.wake {
             let _ = rustix::io::read(wake, &mut [0; 8]);
         }
         self.state().requests.drain(..).collect()
@@ -241,14 +269,17 @@ impl Control {
 
     /// Wakes whoever waits for requests.
     fn ring(&self) {
-        if let Some(wake) = &self.0.wake {
+        if let Some(wake) = &self.shared.wake {
             let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
         }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         // A queue is whole after every push, so a panicking pusher leaves nothing half done.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

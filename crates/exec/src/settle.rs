@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use cofferdam_core::ambient::Ambient;
+use cofferdam_core::approval::ApprovalState;
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
 use cofferdam_core::event::{Event, INTENT_RULES, NewEvent, Severity, event_type};
@@ -56,6 +57,10 @@ pub(crate) fn dead_planes(
                 }
                 event_type::TERMINAL_STARTED => {
                     terminal(ambient, &intent, &mut events);
+                    None
+                }
+                event_type::APPROVAL_REQUESTED => {
+                    approval(ambient, &intent, &mut events);
                     None
                 }
                 event_type::FILE_INTENDED => {
@@ -204,6 +209,20 @@ fn terminal(ambient: &dyn Ambient, intent: &Event, events: &mut Vec<NewEvent>) {
             "name": of("name"),
             "reason": Status::Interrupted,
         }),
+    ));
+}
+
+/// Whoever waited for the answer is gone: what was asked is not done any more.
+fn approval(ambient: &dyn Ambient, intent: &Event, events: &mut Vec<NewEvent>) {
+    let Some(id) = intent.data.get("approval_id") else {
+        return;
+    };
+    events.push(new_event(
+        ambient,
+        &intent.subject(),
+        event_type::APPROVAL_RESOLVED,
+        Severity::Warning,
+        json!({"approval_id": id, "state": ApprovalState::Interrupted}),
     ));
 }
 

@@ -6,9 +6,10 @@ use cofferdam_core::decide::Verdict;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::operation::CommandForm;
 use cofferdam_core::policy::{EffectivePolicy, Permission};
-use cofferdam_core::spec::ProviderKind;
+use cofferdam_core::spec::{Access, ProviderKind};
 use serde::Serialize;
 
+use crate::host::PolicyRequest;
 use crate::run::FrontDoor;
 
 /// A decision, the rule that fired and why.
@@ -19,28 +20,41 @@ pub(crate) struct Decision {
     pub(crate) why: String,
 }
 
-/// Decides about a command: inside the walls nothing asks, so all that is left is the permission.
+impl Decision {
+    /// Tells whether writing is asked for: the policy says so, and the request itself wants it.
+    pub(crate) fn asks_to_write(&self, policy: &EffectivePolicy, request: &PolicyRequest) -> bool {
+        let wants_less = request
+            .request
+            .as_ref()
+            .and_then(|layer| layer.workspace)
+            .is_some_and(|access| access == Access::Read);
+        // What the layers themselves say about writing is no question: only the permission is.
+        policy.permission.value == Permission::Approval
+            && policy.workspace.value == Access::Read
+            && policy.workspace.layer == policy.permission.layer
+            && request.permit.is_none()
+            && !wants_less
+    }
+}
+
+/// Decides whether something is started. What it may write was settled when the policy was looked
+/// at ([`EffectivePolicy::hold_writes`]): a process always starts, where it can do what is allowed.
 pub(crate) fn decide(policy: &EffectivePolicy) -> Result<Decision, Problem> {
     let layer = policy.permission.layer;
-    match policy.permission.value {
-        Permission::Unrestricted | Permission::AutoApproval => Ok(Decision {
-            verdict: "allow",
-            rule: format!("permission ({layer})"),
-            why: "inside the walls nothing asks".to_owned(),
-        }),
-        Permission::Approval => Err(Problem::new(
-            ErrorCode::ApprovalUnavailable,
-            "the policy asks before each command, and this version has nobody to ask",
-        )
-        .with_field("permission")
-        .with_hint("say permission = \"unrestricted\": the walls hold all the same")),
-        Permission::Readonly => Err(Problem::new(
-            ErrorCode::Denied,
-            "the policy lets nothing be run",
-        )
-        .with_field("permission")
-        .with_hint("say permission = \"unrestricted\" and workspace = \"read\"")),
-    }
+    let held = policy.workspace.value == Access::Read;
+    let why = match policy.permission.value {
+        Permission::Readonly => "it runs where nothing can be written",
+        Permission::Approval if held => {
+            "it runs where nothing can be written; writing is asked for"
+        }
+        Permission::Approval => "writing the workspace was allowed, or its tree is its own",
+        Permission::Unrestricted | Permission::AutoApproval => "inside the walls nothing asks",
+    };
+    Ok(Decision {
+        verdict: "allow",
+        rule: format!("permission ({layer})"),
+        why: why.to_owned(),
+    })
 }
 
 /// Holds a command line against the policy's rules about commands. `root` is the workspace as the

@@ -8,6 +8,8 @@ use cofferdam_core::error::Problem;
 use cofferdam_core::facts::HostFacts;
 use cofferdam_core::policy::{EffectivePolicy, PolicyDocument};
 
+use crate::approval::Permit;
+
 /// What the owner says about workspace and walls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PolicyRequest {
@@ -19,6 +21,8 @@ pub struct PolicyRequest {
     pub owner: PolicyDocument,
     /// What a request over a protocol wants: may only narrow.
     pub request: Option<PolicyDocument>,
+    /// What was approved for this one request. Only the runtime makes one.
+    pub permit: Option<Permit>,
 }
 
 /// What is to be looked at.

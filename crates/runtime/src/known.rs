@@ -73,7 +73,7 @@ impl Runtime {
             control,
         } = request;
         narrow(&mut policy, &command);
-        let known = self.known_plan(policy)?;
+        let known = self.known_plan(&policy)?;
         let Known {
             resolved,
             requested,
@@ -84,6 +84,16 @@ impl Runtime {
         } = known.as_ref();
         let refused = |problem| (problem, Some(*requested));
         let decision = decide(&resolved.policy).map_err(refused)?;
+        if decision.asks_to_write(&resolved.policy, &policy) {
+            let request = RunRequest {
+                policy,
+                command,
+                front_door,
+                io,
+                control,
+            };
+            return self.run_asking(request, resolved, opening, told);
+        }
         let io = with_input(io, &mut command.stdin);
         command.cwd.get_or_insert_with(|| resolved.cwd.clone());
         let _ports = own_ports(resolved, &mut command);
@@ -119,22 +129,22 @@ impl Runtime {
     }
 
     /// Gives the plan of a policy: the one that is known, as long as it is fresh.
-    pub(crate) fn known_plan(&self, policy: PolicyRequest) -> Result<Arc<Known>, Refused> {
-        let stamp = self.policy_stamp(&policy);
+    pub(crate) fn known_plan(&self, policy: &PolicyRequest) -> Result<Arc<Known>, Refused> {
+        let stamp = self.policy_stamp(policy);
         let now = self.plane.ambient().monotonic();
-        if let Some(known) = self.known.find(&policy, &stamp, now) {
+        if let Some(known) = self.known.find(policy, &stamp, now) {
             return Ok(known);
         }
-        let made = self.make_plan(&policy).map(Arc::new);
+        let made = self.make_plan(policy).map(Arc::new);
         // The list is whole after every statement that changes it.
         let mut entries = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|one| one.policy != policy);
+        entries.retain(|one| one.policy != *policy);
         let known = made?;
         if entries.len() >= MOST {
             entries.remove(0);
         }
         entries.push(Entry {
-            policy,
+            policy: policy.clone(),
             stamp,
             made: now,
             is_being_made: false,

@@ -16,6 +16,7 @@
 //!
 //! Everything is synchronous: the calling thread waits. `Control` reaches into it from others.
 
+mod approval;
 mod background;
 mod decide;
 mod describe;
@@ -41,6 +42,7 @@ mod task;
 mod terminal;
 mod tools;
 
+pub use approval::{AskOwner, OperationQuestion, Permit};
 pub use background::{Follow, Followed, StartCommand};
 pub use cofferdam_exec::host::Surroundings;
 pub use cofferdam_exec::workspace::{CheckoutSnapshot, RestoredSnapshot};

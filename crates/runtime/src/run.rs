@@ -17,6 +17,7 @@ use cofferdam_core::spec::{Digest, EnclosureSpec, Network, StreamPlan, Variable}
 use cofferdam_exec::{CommandIo, Control, PortBase, Run};
 use serde_json::json;
 
+use crate::approval::Permit;
 use crate::decide::{Decision, command_rules, decide};
 use crate::host::{PolicyRequest, Resolved};
 use crate::idempotency::{self, Claim};
@@ -130,18 +131,7 @@ impl Runtime {
         let asked = refusal::asked_for(&request.policy.owner, Network::None);
         let id = request.control.preset(|| self.command_id());
         let _held = self.attendance.hold(&id, &request.control);
-        // A server runs many commands of one plan, a command line one.
-        let is_one_of_many = request.front_door == FrontDoor::Protocol
-            && matches!(
-                request.policy.owner.profile.as_deref(),
-                None | Some(cofferdam_core::profile::NO_PROFILE)
-            );
-        let ran = if is_one_of_many {
-            self.run_known(request, opening, &mut told)
-        } else {
-            self.run_inner(request, opening, &mut told)
-        };
-        match ran {
+        match self.run_once(request, opening, &mut told) {
             Ok(outcome) => outcome,
             Err((problem, requested)) => {
                 let elapsed = self.plane.ambient().monotonic().saturating_sub(began);
@@ -149,6 +139,27 @@ impl Runtime {
                 let outcome = refusal::outcome(id, isolation, problem, elapsed.as_millis() as u64);
                 self.tell_refusal(opening, outcome, told)
             }
+        }
+    }
+
+    /// Runs a command by a plan that is known, or one that is made for it.
+    pub(crate) fn run_once(
+        &self,
+        request: RunRequest<'_>,
+        opening: &Opening<'_>,
+        told: &mut bool,
+    ) -> Result<CommandOutcome, Refused> {
+        // A server runs many commands of one plan, a command line one. What was approved is one.
+        let is_one_of_many = request.front_door == FrontDoor::Protocol
+            && request.policy.permit.is_none()
+            && matches!(
+                request.policy.owner.profile.as_deref(),
+                None | Some(cofferdam_core::profile::NO_PROFILE)
+            );
+        if is_one_of_many {
+            self.run_known(request, opening, told)
+        } else {
+            self.run_inner(request, opening, told)
         }
     }
 
@@ -176,6 +187,17 @@ impl Runtime {
         let requested = refusal::requested(&resolved.policy);
         let refused = |problem| (problem, Some(requested));
         let decision = decide(&resolved.policy).map_err(refused)?;
+        if decision.asks_to_write(&resolved.policy, &policy) {
+            let request = RunRequest {
+                policy,
+                command,
+                front_door,
+                io,
+                control,
+            };
+            return self.run_asking(request, &resolved, opening, told);
+        }
+        let is_try = policy.permit.as_ref().is_some_and(Permit::is_try);
         let io = with_input(io, &mut command.stdin);
         command.cwd.get_or_insert_with(|| resolved.cwd.clone());
         let _ports = own_ports(&resolved, &mut command);
@@ -233,7 +255,7 @@ impl Runtime {
         let mut has_ending = false;
         let mut outcome = self.plane.run_once(spec, requested, run, |outcome| {
             // What an agent's home has to say comes before.
-            has_ending = agent.is_none();
+            has_ending = agent.is_none() && !is_try;
             if has_ending {
                 self.scribe.events(opening.ending(outcome.status))
             } else {
@@ -245,7 +267,7 @@ impl Runtime {
         {
             outcome.error.get_or_insert(problem);
         }
-        if !has_ending {
+        if !has_ending && !is_try {
             self.scribe.record_later(opening.ending(outcome.status));
         }
         Ok(outcome)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cofferdam_core::bytes::BytePath;
+use cofferdam_core::decide::Ground;
 use cofferdam_core::error::Problem;
 use cofferdam_core::mask::Masker;
 use cofferdam_core::operation::RunCommand;
@@ -14,6 +15,7 @@ use cofferdam_exec::host::{self, Surroundings};
 use cofferdam_exec::{Plane, PlaneOptions, Pool, PoolCounts, PoolOptions, Settled};
 use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 
+use crate::approval::{AskOwner, Permit};
 use crate::background::Attendance;
 use crate::decide::judge_command;
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
@@ -21,6 +23,16 @@ use crate::options::RuntimeOptions;
 use crate::scribe::Scribe;
 use crate::session::{Sessions, Stamp};
 use crate::system::SystemHost;
+
+/// An owner who is at hand.
+#[derive(Clone)]
+pub(crate) struct Asked(pub(crate) Arc<dyn AskOwner>);
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Asked")
+    }
+}
 
 /// Carries out operations for one caller. Shared by reference between threads.
 #[derive(Debug)]
@@ -35,6 +47,8 @@ pub struct Runtime {
     pub(crate) files: crate::files::Files,
     pub(crate) attendance: Attendance,
     host: Box<dyn HostDoor>,
+    /// Who is asked first.
+    pub(crate) ask_owner: Mutex<Option<Asked>>,
     /// Keys of requests that somebody carries out, or has.
     pub(crate) claims: Mutex<crate::idempotency::Claims>,
     /// What is worth a word about agents that ran as single commands.
@@ -125,6 +139,7 @@ impl Runtime {
             files: crate::files::Files::default(),
             attendance: Attendance::default(),
             host,
+            ask_owner: Mutex::default(),
             claims: Mutex::default(),
             notes: Mutex::default(),
             terminals: crate::terminal::Registry::default(),
@@ -203,12 +218,19 @@ impl Runtime {
         if let Some(profile) = self.profile_of(policy)? {
             self.lay_profile(&profile, &mut base);
         }
-        self.host.look(LookRequest {
+        let mut resolved = self.host.look(LookRequest {
             policy,
             base,
             data_dir: &self.data_dir,
             tree,
-        })
+        })?;
+        let ground = match tree {
+            Some(_) => Ground::Apart,
+            None => Ground::Checkout,
+        };
+        let is_granted = policy.permit.as_ref().is_some_and(Permit::is_write);
+        resolved.policy.hold_writes(ground, is_granted);
+        Ok(resolved)
     }
 
     /// Finds the workspace that a request means, as its real path.

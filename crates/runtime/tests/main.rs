@@ -1,5 +1,7 @@
 //! The runtime on a real repository, behind real walls, each test in a home of its own.
 
+#[path = "main/approvals.rs"]
+mod approvals;
 #[path = "main/sessions.rs"]
 mod sessions;
 #[path = "main/support.rs"]

@@ -95,6 +95,11 @@ pub(crate) const fn status_of(code: ErrorCode) -> StatusCode {
         ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
         ErrorCode::Denied
         | ErrorCode::ApprovalUnavailable
+        | ErrorCode::ReadonlyDenied
+        | ErrorCode::ApprovalRejected
+        | ErrorCode::ApprovalExpired
+        | ErrorCode::ApprovalForbidden
+        | ErrorCode::GrantRefused
         | ErrorCode::OriginRefused
         | ErrorCode::ScopeMissing
         | ErrorCode::WorkspaceMismatch
@@ -103,12 +108,14 @@ pub(crate) const fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::NoSuchResource
         | ErrorCode::OperationUnknown
         | ErrorCode::TaskUnknown
+        | ErrorCode::ApprovalUnknown
         | ErrorCode::SessionUnknown
         | ErrorCode::WorkspaceMissing => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ErrorCode::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::TaskState
+        | ErrorCode::ApprovalClosed
         | ErrorCode::SessionTaken
         | ErrorCode::SessionBusy
         | ErrorCode::Cancelled

@@ -48,7 +48,7 @@ impl App {
     /// Tells what a token allows; nothing when it is none of ours.
     pub(crate) fn allows(&self, shown: &[u8]) -> Option<Allowed> {
         if self.token.is(shown) {
-            return Some(Allowed(Scope::Execute));
+            return Some(Allowed(Scope::Answer));
         }
         let may_read = self.read_token.as_ref().is_some_and(|own| own.is(shown));
         may_read.then_some(Allowed(Scope::Read))

@@ -41,6 +41,32 @@ impl ProviderChoice {
     }
 }
 
+/// A permission as a flag names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PermissionChoice {
+    /// Nothing is changed
+    Readonly,
+    /// Writing your checkout is asked for
+    Approval,
+    /// What crosses the walls is asked for
+    #[value(name = "auto_approval")]
+    AutoApproval,
+    /// Nothing is asked; the walls decide
+    Unrestricted,
+}
+
+impl PermissionChoice {
+    /// Gives the value of the policy's field.
+    pub(crate) const fn permission(self) -> policy::Permission {
+        match self {
+            Self::Readonly => policy::Permission::Readonly,
+            Self::Approval => policy::Permission::Approval,
+            Self::AutoApproval => policy::Permission::AutoApproval,
+            Self::Unrestricted => policy::Permission::Unrestricted,
+        }
+    }
+}
+
 /// A network level as a flag names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NetworkChoice {
@@ -91,6 +117,9 @@ pub(crate) struct WallArguments {
     /// Ask on the terminal about a host that nothing allows, instead of refusing it
     #[arg(long)]
     pub(crate) ask: bool,
+    /// What may be changed before you are asked [default: unrestricted]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) permission: Option<PermissionChoice>,
     /// Profile of the agent that is run, or none [default: found by the program's name in tasks]
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,

@@ -31,6 +31,7 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
     if arguments.walls.ask {
         crate::ask::on_terminal(context, &runtime, &control)?;
     }
+    crate::ask::approvals_on_terminal(context, &runtime, &control);
     let kept = Kept::begin(&runtime, &policy, arguments.snapshot, &words)?;
     let mut caller = Caller::begin(wish, control.clone(), command.timeout, runtime.plane())?;
     let outcome = runtime.run_command(RunRequest {

@@ -1,5 +1,6 @@
 //! Requests and results of the operations that the plane carries out, one file per area.
 
+mod approvals;
 mod background;
 mod command;
 mod environment;
@@ -9,6 +10,7 @@ mod session;
 mod terminal;
 mod tools;
 
+pub use approvals::{AnswerApproval, ApprovalDecided, ApprovalPage, GetApproval, ListApprovals};
 pub use background::{
     AuthoritySnapshot, BackgroundRequest, BackgroundStart, CancelCommand, CommandCancelled,
     CommandList, CommandNotices, CommandRecord, CommandView, GetCommand, ListCommands, OutputChunk,

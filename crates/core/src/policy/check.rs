@@ -60,15 +60,6 @@ fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
             "name ignored files that a fresh tree needs in .worktreeinclude",
         ));
     }
-    if document
-        .permission
-        .is_some_and(|one| one != Permission::Unrestricted)
-    {
-        return Err(unsupported(
-            "permission",
-            "leave it out, or say \"unrestricted\": inside the walls nothing asks",
-        ));
-    }
     if let Some(env) = &document.env
         && env.secrets.as_ref().is_some_and(|one| !one.is_empty())
     {
@@ -219,6 +210,17 @@ pub(crate) fn has_pattern(path: &BytePath) -> bool {
 }
 
 fn check_contradictions(document: &PolicyDocument, layer: Layer) -> Result<(), Problem> {
+    if document.provider == Some(ProviderChoice::Direct)
+        && document
+            .permission
+            .is_some_and(|one| one != Permission::Unrestricted)
+    {
+        return Err(contradiction(
+            "permission",
+            "permission holds changes back by walls, and provider = \"direct\" has none",
+        )
+        .with_hint("leave provider out, or say permission = \"unrestricted\""));
+    }
     if document.require.is_some() && layer != Layer::Managed {
         return Err(contradiction(
             "require",

@@ -301,9 +301,9 @@ pub enum CommandDecision {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {
-    /// Nothing is changed.
+    /// Nothing is changed: commands, sessions and terminals run where nothing can be written.
     Readonly,
-    /// Every change is asked for.
+    /// Every change of the checkout is asked for: a command is tried without the right to write it.
     Approval,
     /// What crosses the walls is asked for.
     AutoApproval,

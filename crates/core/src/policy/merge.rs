@@ -129,6 +129,7 @@ pub fn merge(base: EffectivePolicy, layers: &[LayerDocument]) -> Result<Effectiv
             }
         }
     }
+    policy.lock_execution();
     Ok(policy)
 }
 

@@ -8,6 +8,7 @@ mod check;
 mod document;
 mod effective;
 mod explain;
+mod hold;
 mod hosts;
 mod import;
 mod merge;

@@ -133,7 +133,6 @@ fn fields_that_nothing_enforces_are_refused() {
         ("reach", "reach = [\"10.0.0.5:5432\"]"),
         ("seed", "seed = [\".env\"]"),
         ("profile", "profile = \"codex\""),
-        ("permission", "permission = \"approval\""),
         ("env.secrets", "[env]\nsecrets = { A = \"B\" }"),
         ("limits.disk", "[limits]\ndisk = 1"),
         ("allow.devices", "[allow]\ndevices = [\"/dev/kvm\"]"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cofferdam_core::authority::{Actor, Authority};
 use cofferdam_core::bytes::BytePath;
-use cofferdam_core::decide::{self, Operation};
+use cofferdam_core::decide::{self, Ground, Operation};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::operation::{
@@ -318,8 +318,7 @@ impl Runtime {
     }
 
     fn files_known(&self, who: &FileRequest) -> Result<Arc<Known>, Problem> {
-        self.known_plan(who.policy.clone())
-            .map_err(|(problem, _)| problem)
+        self.known_plan(&who.policy).map_err(|(problem, _)| problem)
     }
 
     fn decide_file(
@@ -335,7 +334,12 @@ impl Runtime {
                 Does::Read => Operation::ReadFile { path },
                 Does::Change => Operation::ChangeFile { path },
             };
-            let decision = decide::decide(&known.resolved.policy, &who.authority, &operation);
+            let decision = decide::decide(
+                &known.resolved.policy,
+                &who.authority,
+                Ground::Checkout,
+                &operation,
+            );
             if let Some(problem) = decision.problem() {
                 // One code for what lies outside, whoever finds it.
                 let is_outside = decision.rule == "root";

@@ -27,7 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::calls::{Calls, CancelOnDrop};
 use crate::error::ServerError;
-use crate::operations::{Operation, OperationHost};
+use crate::operations::{Operation, OperationHost, Scope};
 
 /// How often a caller that asked for it is told that a call goes on.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -179,7 +179,7 @@ impl ServerHandler for Tools {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         match self.calls.table.find(name) {
-            Some(operation) => Some(tool(operation)),
+            Some(operation) => is_offered(&operation).then(|| tool(operation)),
             None => self.own_tools().into_iter().find(|one| one.name == name),
         }
     }
@@ -191,13 +191,22 @@ impl ServerHandler for Tools {
     ) -> Result<CallToolResponse, ErrorData> {
         let mut name = request.name.clone();
         let mut arguments = Value::Object(request.arguments.unwrap_or_default());
-        if let Err(problem) = self.calls.find(&name) {
-            if !self.own_tools().iter().any(|one| one.name == name) {
-                return Err(ErrorData::invalid_params(problem.message, None));
+        match self.calls.find(&name) {
+            Ok(operation) if is_offered(&operation) => {}
+            Ok(_) => {
+                return Err(ErrorData::invalid_params(
+                    format!("there is no tool {name:?}"),
+                    None,
+                ));
             }
-            // One of the owner's is run by the operation for all of them.
-            arguments = json!({"name": name, "arguments": arguments});
-            name = Cow::Borrowed(TOOL_RUN);
+            Err(problem) => {
+                if !self.own_tools().iter().any(|one| one.name == name) {
+                    return Err(ErrorData::invalid_params(problem.message, None));
+                }
+                // One of the owner's is run by the operation for all of them.
+                arguments = json!({"name": name, "arguments": arguments});
+                name = Cow::Borrowed(TOOL_RUN);
+            }
         }
         let answer = match self.calls.context() {
             Ok(call) => {
@@ -223,7 +232,7 @@ impl ServerHandler for Tools {
 impl Tools {
     /// Lists the operations, and the owner's own tools as they are at this moment.
     fn tools(&self) -> Vec<Tool> {
-        let operations = self.calls.table.iter().map(tool);
+        let operations = self.calls.table.iter().filter(is_offered).map(tool);
         operations.chain(self.own_tools()).collect()
     }
 
@@ -289,6 +298,11 @@ impl Tools {
     }
 }
 
+/// Tells whether an operation is for an agent: answering its own questions is not.
+fn is_offered(operation: &&Operation) -> bool {
+    operation.scope() <= Scope::Execute
+}
+
 /// Tells of an operation as a tool.
 fn tool(operation: &Operation) -> Tool {
     Tool::new(
@@ -320,5 +334,24 @@ fn object(schema: Value) -> JsonObject {
     match schema {
         Value::Object(object) => object,
         _ => JsonObject::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operations::OperationTable;
+
+    #[test]
+    fn row_70_an_agents_own_door_cannot_answer_its_questions() {
+        let table = OperationTable::new();
+        let offered: Vec<_> = table
+            .iter()
+            .filter(is_offered)
+            .map(Operation::name)
+            .collect();
+        assert!(offered.contains(&"approval_list"));
+        assert!(!offered.contains(&"approval_answer"));
+        assert!(table.find("approval_answer").is_some());
     }
 }

@@ -20,6 +20,8 @@ pub enum Scope {
     Write,
     /// Start processes, or reach into them.
     Execute,
+    /// Answer questions in the owner's name: never given to whoever may have asked.
+    Answer,
 }
 
 impl Scope {
@@ -29,6 +31,7 @@ impl Scope {
             Self::Read => "read",
             Self::Write => "write",
             Self::Execute => "execute",
+            Self::Answer => "answer",
         }
     }
 }

@@ -5,6 +5,7 @@
 //! To add an operation: its request and result in `core`, what carries it out in `exec` and
 //! `runtime`, and an entry in the file of its area below.
 
+mod approvals;
 mod background;
 mod context;
 mod entry;
@@ -35,6 +36,7 @@ impl OperationTable {
             background::operations(),
             files::operations(),
             tools::operations(),
+            approvals::operations(),
         ];
         // What these open outlives the call that opened it.
         let of_server = [session::operations(), terminal::operations()];
@@ -96,6 +98,39 @@ mod tests {
                     .all(|property| property.get("description").is_some())
             });
             assert!(described, "{name}: {request}");
+        }
+    }
+
+    #[test]
+    fn row_73_no_request_has_room_for_a_grant() {
+        fn names(schema: &serde_json::Value, found: &mut Vec<String>) {
+            if let Some(properties) = schema["properties"].as_object() {
+                assert_eq!(schema["additionalProperties"], false, "{schema}");
+                found.extend(properties.keys().cloned());
+            }
+            match schema {
+                serde_json::Value::Object(parts) => {
+                    parts.values().for_each(|one| names(one, found))
+                }
+                serde_json::Value::Array(parts) => parts.iter().for_each(|one| names(one, found)),
+                _ => {}
+            }
+        }
+        for operation in &OperationTable::new() {
+            let mut found = Vec::new();
+            names(&operation.request_schema(), &mut found);
+            let reserved = [
+                "grant",
+                "permit",
+                "permission",
+                "actor",
+                "authority",
+                "root",
+            ];
+            let forged = found
+                .iter()
+                .find(|name| reserved.iter().any(|word| name.contains(word)));
+            assert_eq!(forged, None, "{}", operation.name());
         }
     }
 }

@@ -1,0 +1,288 @@
+//! The permission `approval` and a command: tried where nothing can be written, then asked for, then
+//! run once more with the right to write the workspace. Never more than once.
+
+use cofferdam_core::approval::{ApprovalKind, ApprovalPreview, Binding, Entitled};
+use cofferdam_core::authority::Actor;
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::event::{Severity, event_type};
+use cofferdam_core::id::ApprovalId;
+use cofferdam_core::operation::{Input, RunCommand};
+use cofferdam_core::outcome::{CommandOutcome, Denial, DenialSource, Hint, Status};
+use cofferdam_core::spec::{Access, Digest, Network};
+use cofferdam_exec::{CommandIo, Control};
+
+use super::{Kind, Permit, Question};
+use crate::host::{PolicyRequest, Resolved};
+use crate::refusal;
+use crate::run::{FrontDoor, Opening, Refused, RunRequest};
+use crate::runtime::Runtime;
+use crate::scribe::{Line, to_value};
+
+/// What programs write when they may not write.
+const SIGNS: &[&str] = &[
+    "read-only file system",
+    "erofs",
+    "permission denied",
+    "eacces",
+    "operation not permitted",
+];
+/// Most characters of the try's output in a question.
+const OUTPUT: usize = 2_000;
+
+impl Runtime {
+    /// Runs a command whose writing is asked for.
+    ///
+    /// Where the try could not be taken back (its output goes to somebody at once, its input is a
+    /// stream, it has a key, or it goes on in the background), it is asked before, and the command runs once.
+    pub(crate) fn run_asking(
+        &self,
+        request: RunRequest<'_>,
+        resolved: &Resolved,
+        opening: &Opening<'_>,
+        told: &mut bool,
+    ) -> Result<CommandOutcome, Refused> {
+        let asking = Asking::new(&request, resolved, opening)
+            .map_err(|problem| (problem, Some(refusal::requested(&resolved.policy))))?;
+        let (policy, command, control) = (
+            request.policy.clone(),
+            request.command.clone(),
+            request.control.clone(),
+        );
+        let door = request.front_door;
+        if !self.could_write(&policy)? {
+            // The layers themselves let nothing be written: there is nothing to ask for.
+            let request = RunRequest {
+                policy: PolicyRequest {
+                    permit: Some(Permit(Kind::Try)),
+                    ..request.policy
+                },
+                ..request
+            };
+            let outcome = self.run_once(request, opening, told)?;
+            self.scribe.record_later(opening.ending(outcome.status));
+            return Ok(outcome);
+        }
+        let is_tried = command.idempotency_key.is_none() && door != FrontDoor::ProtocolBackground;
+        let input = match &request.io {
+            CommandIo::Capture { input } if is_tried => input.clone(),
+            _ => return self.ask_before(request, resolved, asking, opening, told),
+        };
+        let again = |input, permit, control: &Control| RunRequest {
+            policy: PolicyRequest {
+                permit: Some(permit),
+                ..policy.clone()
+            },
+            command: command.clone(),
+            front_door: door,
+            io: CommandIo::Capture { input },
+            control: control.clone(),
+        };
+        let mut first = self.run_once(
+            again(input.clone(), Permit(Kind::Try), &control),
+            opening,
+            told,
+        )?;
+        let sign = sign_in(&first);
+        let Some(sign) = sign.filter(|_| first.status == Status::Failed) else {
+            self.scribe.record_later(opening.ending(first.status));
+            return Ok(first);
+        };
+        let why = format!("it was tried where nothing can be written, and said {sign:?}");
+        let permitted = self.ask_for(asking, why, Some(&first), opening, &control);
+        match permitted {
+            Ok(permit) => {
+                let id = permit.approval().map(ToString::to_string);
+                // It has an id of its own: the try had the one that is known.
+                let command = self.command_id();
+                let control = control.for_another(command.clone());
+                let _held = self.attendance.hold(&command, &control);
+                let mut second = self.run_once(again(input, permit, &control), opening, told)?;
+                second.hints.push(Hint {
+                    text: format!(
+                        "this is the second run: the first could write nothing, and {} allowed this one",
+                        id.as_deref().unwrap_or("somebody")
+                    ),
+                    allow: None,
+                });
+                Ok(second)
+            }
+            Err(problem) => {
+                self.tell_rejection(&mut first, problem, opening);
+                Ok(first)
+            }
+        }
+    }
+
+    /// Tells whether an answer could change what the command may write.
+    fn could_write(&self, policy: &PolicyRequest) -> Result<bool, Refused> {
+        let (time, random) = self.plane.ambient().id_parts();
+        let allowed = PolicyRequest {
+            permit: Some(Permit(Kind::Write(ApprovalId::new(time, random)))),
+            ..policy.clone()
+        };
+        // The network makes no difference to what may be written.
+        let resolved = self.look(&allowed, Network::None, None);
+        resolved
+            .map(|resolved| resolved.policy.workspace.value == Access::Write)
+            .map_err(|problem| (problem, None))
+    }
+
+    fn ask_before(
+        &self,
+        request: RunRequest<'_>,
+        resolved: &Resolved,
+        asking: Asking,
+        opening: &Opening<'_>,
+        told: &mut bool,
+    ) -> Result<CommandOutcome, Refused> {
+        let why = "the policy asks before each change, and this command cannot be tried first";
+        let control = request.control.clone();
+        if !*told {
+            self.scribe.record_later(opening.lines());
+            *told = true;
+        }
+        let permit = self
+            .ask_for(asking, why.to_owned(), None, opening, &control)
+            .map_err(|problem| (problem, Some(refusal::requested(&resolved.policy))))?;
+        let request = RunRequest {
+            policy: PolicyRequest {
+                permit: Some(permit),
+                ..request.policy
+            },
+            ..request
+        };
+        self.run_once(request, opening, told)
+    }
+
+    fn ask_for(
+        &self,
+        asking: Asking,
+        why: String,
+        first: Option<&CommandOutcome>,
+        opening: &Opening<'_>,
+        control: &Control,
+    ) -> Result<Permit, Problem> {
+        let subject = opening.who.subject();
+        let Asking {
+            binding,
+            mut preview,
+        } = asking;
+        preview.output = first.map(|first| tail(&first.output));
+        let question = Question {
+            kind: ApprovalKind::Command,
+            summary: format!("let {} write {}", short(opening.words), binding.root),
+            why,
+            binding: binding.clone(),
+            preview,
+            entitled: Entitled::Owner,
+            subject: subject.clone(),
+        };
+        let id = self.ask(question, control)?;
+        self.use_once(&id, &binding, &subject)
+    }
+
+    /// Says that a try stays one.
+    fn tell_rejection(
+        &self,
+        outcome: &mut CommandOutcome,
+        problem: Problem,
+        opening: &Opening<'_>,
+    ) {
+        if problem.code == ErrorCode::Cancelled {
+            outcome.status = Status::Cancelled;
+        } else {
+            outcome.status = Status::Denied;
+        }
+        let denial = Denial {
+            source: DenialSource::Policy,
+            rule: "approval".to_owned(),
+            subject: problem.message.clone(),
+            instead: problem.hint.clone().unwrap_or_default(),
+            askable: false,
+            will_not_change: problem.code == ErrorCode::ApprovalRejected,
+        };
+        let subject = opening.who.subject();
+        let mut lines = Vec::new();
+        if let Ok(data) = to_value(&denial) {
+            let line = Line::new(event_type::POLICY_DENIED, &subject, data);
+            lines.push(line.severity(Severity::Warning));
+        }
+        lines.extend(opening.ending(outcome.status));
+        self.scribe.record_later(lines);
+        outcome.denials.push(denial);
+        outcome.error = Some(problem);
+    }
+}
+
+/// To what the answer is bound, and what is shown.
+struct Asking {
+    binding: Binding,
+    preview: ApprovalPreview,
+}
+
+impl Asking {
+    fn new(
+        request: &RunRequest<'_>,
+        resolved: &Resolved,
+        opening: &Opening<'_>,
+    ) -> Result<Self, Problem> {
+        let root = resolved.facts.workspace.root.clone();
+        Ok(Self {
+            binding: Binding {
+                actor: match request.front_door {
+                    FrontDoor::CommandLine | FrontDoor::Embedded => Actor::Owner,
+                    FrontDoor::Protocol | FrontDoor::ProtocolBackground => Actor::Protocol,
+                },
+                task: None,
+                call: Some(opening.who.operation.clone()),
+                root: root.clone(),
+                digest: digest(&request.command, &request.io)?,
+            },
+            preview: ApprovalPreview {
+                command: Some(opening.words.to_owned()),
+                cwd: request.command.cwd.clone().or(Some(resolved.cwd.clone())),
+                network: Some(resolved.policy.network.value),
+                writes: vec![root],
+                bytes: match &request.command.stdin {
+                    Input::Bytes(bytes) => Some(bytes.as_bytes().len() as u64),
+                    Input::Null => None,
+                },
+                ..ApprovalPreview::default()
+            },
+        })
+    }
+}
+
+/// Digests the exact request, its input included.
+fn digest(command: &RunCommand, io: &CommandIo<'_>) -> Result<Digest, Problem> {
+    let mut bytes = to_value(command)?.to_string().into_bytes();
+    if let CommandIo::Capture { input: Some(input) } = io {
+        bytes.push(0);
+        bytes.extend_from_slice(input);
+    }
+    Ok(Digest::of(&bytes))
+}
+
+/// Finds a sign in a command's output that it could not write.
+fn sign_in(outcome: &CommandOutcome) -> Option<&'static str> {
+    let text = format!("{}\n{}", outcome.stderr, outcome.stdout).to_lowercase();
+    SIGNS.iter().find(|sign| text.contains(**sign)).copied()
+}
+
+fn tail(text: &str) -> String {
+    let skip = text.chars().count().saturating_sub(OUTPUT);
+    text.chars().skip(skip).collect()
+}
+
+fn short(words: &str) -> String {
+    let line: String = words
+        .chars()
+        .map(|sign| if sign.is_control() { ' ' } else { sign })
+        .take(120)
+        .collect();
+    if words.chars().count() > 120 {
+        format!("{line}…")
+    } else {
+        line
+    }
+}
