@@ -200,7 +200,6 @@ pub fn decide(
         Entitled::Owner
     };
     match operation {
-        Operation::Describe => base,
         Operation::ReadFile { path } | Operation::ChangeFile { path }
             if !path.is_within(authority.root()) =>
         {
@@ -214,7 +213,7 @@ pub fn decide(
                 Permission::Approval | Permission::AutoApproval => ask(why, one),
             }
         }
-        Operation::ReadFile { .. } => base,
+        Operation::Describe | Operation::ReadFile { .. } => base,
         Operation::ChangeFile { .. } => match (permission, ground) {
             (Permission::Readonly, _) => deny(
                 ErrorCode::ReadonlyDenied,

@@ -20,26 +20,24 @@ pub(crate) struct Decision {
     pub(crate) why: String,
 }
 
-impl Decision {
-    /// Tells whether writing is asked for: the policy says so, and the request itself wants it.
-    pub(crate) fn asks_to_write(&self, policy: &EffectivePolicy, request: &PolicyRequest) -> bool {
-        let wants_less = request
-            .request
-            .as_ref()
-            .and_then(|layer| layer.workspace)
-            .is_some_and(|access| access == Access::Read);
-        // What the layers themselves say about writing is no question: only the permission is.
-        policy.permission.value == Permission::Approval
-            && policy.workspace.value == Access::Read
-            && policy.workspace.layer == policy.permission.layer
-            && request.permit.is_none()
-            && !wants_less
-    }
+/// Tells whether writing is asked for: the policy says so, and the request itself wants it.
+pub(crate) fn asks_to_write(policy: &EffectivePolicy, request: &PolicyRequest) -> bool {
+    let wants_less = request
+        .request
+        .as_ref()
+        .and_then(|layer| layer.workspace)
+        .is_some_and(|access| access == Access::Read);
+    // What the layers themselves say about writing is no question: only the permission is.
+    policy.permission.value == Permission::Approval
+        && policy.workspace.value == Access::Read
+        && policy.workspace.layer == policy.permission.layer
+        && request.permit.is_none()
+        && !wants_less
 }
 
 /// Decides whether something is started. What it may write was settled when the policy was looked
 /// at ([`EffectivePolicy::hold_writes`]): a process always starts, where it can do what is allowed.
-pub(crate) fn decide(policy: &EffectivePolicy) -> Result<Decision, Problem> {
+pub(crate) fn decide(policy: &EffectivePolicy) -> Decision {
     let layer = policy.permission.layer;
     let held = policy.workspace.value == Access::Read;
     let why = match policy.permission.value {
@@ -50,11 +48,11 @@ pub(crate) fn decide(policy: &EffectivePolicy) -> Result<Decision, Problem> {
         Permission::Approval => "writing the workspace was allowed, or its tree is its own",
         Permission::Unrestricted | Permission::AutoApproval => "inside the walls nothing asks",
     };
-    Ok(Decision {
+    Decision {
         verdict: "allow",
         rule: format!("permission ({layer})"),
         why: why.to_owned(),
-    })
+    }
 }
 
 /// Holds a command line against the policy's rules about commands. `root` is the workspace as the

@@ -11,7 +11,7 @@ use cofferdam_core::plan::{self, WorkspaceView};
 use cofferdam_core::spec::{Digest, EnclosureSpec, Network};
 use cofferdam_exec::Run;
 
-use crate::decide::decide;
+use crate::decide::{asks_to_write, decide};
 use crate::files::FilePlan;
 use crate::host::{PolicyRequest, Resolved};
 use crate::refusal;
@@ -83,8 +83,8 @@ impl Runtime {
             ..
         } = known.as_ref();
         let refused = |problem| (problem, Some(*requested));
-        let decision = decide(&resolved.policy).map_err(refused)?;
-        if decision.asks_to_write(&resolved.policy, &policy) {
+        let decision = decide(&resolved.policy);
+        if asks_to_write(&resolved.policy, &policy) {
             let request = RunRequest {
                 policy,
                 command,

@@ -18,7 +18,7 @@ use cofferdam_exec::{CommandIo, Control, PortBase, Run};
 use serde_json::json;
 
 use crate::approval::Permit;
-use crate::decide::{Decision, command_rules, decide};
+use crate::decide::{Decision, asks_to_write, command_rules, decide};
 use crate::host::{PolicyRequest, Resolved};
 use crate::idempotency::{self, Claim};
 use crate::participants::Participants;
@@ -186,8 +186,8 @@ impl Runtime {
         };
         let requested = refusal::requested(&resolved.policy);
         let refused = |problem| (problem, Some(requested));
-        let decision = decide(&resolved.policy).map_err(refused)?;
-        if decision.asks_to_write(&resolved.policy, &policy) {
+        let decision = decide(&resolved.policy);
+        if asks_to_write(&resolved.policy, &policy) {
             let request = RunRequest {
                 policy,
                 command,

@@ -29,39 +29,40 @@ fn the_first_help_shows_where_to_start() {
     Usage: cofferdam [OPTIONS] <COMMAND>
 
     Commands:
-      run       Run one command behind walls
-      task      Run, inspect and merge tasks
-      review    Look at what tasks did, before you merge or drop it
-      merge     Merge tasks, each into the branch from which it began
-      drop      Drop tasks, each kept recoverable
-      undo      Take back the last merge or drop of tasks, or go back to a snapshot of your files
-      terminal  Open and use terminals of a running server, play recordings
-      attach    Put a terminal of a running server on this one
-      session   Run commands in a place that stays up, of a running server
-      ps        List tasks and commands that run now
-      stop      Stop tasks that run in another terminal
-      logs      Show what a command or the commands of a task wrote
-      kill      End commands and tasks that run elsewhere
-      setup     Let the plain name of an agent run it behind walls
-      claude    Run Claude Code as a task, behind walls
-      codex     Run Codex as a task, behind walls
-      gemini    Run Gemini CLI as a task, behind walls
-      opencode  Run opencode as a task, behind walls
-      profile   List, show and check profiles of agents
-      tool      List, show and check tools of your own
-      policy    Explain and check policies
-      journal   Verify the journal
-      events    Show what happened, event by event
-      topology  Show who works on what: conversations, agents and tasks as a tree
-      evidence  Show what supports a task's result
-      threads   List threads, or show the messages of one
-      verifier  Show what the verifiers said
-      summary   Show the state of the whole in a few lines
-      serve     Serve operations on a workspace, and what happened, over HTTP
-      mcp       Offer operations on a workspace as tools over MCP
-      call      Call an operation: of a server, or here
-      doctor    Tell what this machine can enforce, and help to enforce more
-      demo      Watch three tasks work in a throwaway repository
+      run        Run one command behind walls
+      task       Run, inspect and merge tasks
+      review     Look at what tasks did, before you merge or drop it
+      merge      Merge tasks, each into the branch from which it began
+      drop       Drop tasks, each kept recoverable
+      undo       Take back the last merge or drop of tasks, or go back to a snapshot of your files
+      terminal   Open and use terminals of a running server, play recordings
+      attach     Put a terminal of a running server on this one
+      session    Run commands in a place that stays up, of a running server
+      approvals  List what waits for your answer, and answer it
+      ps         List tasks and commands that run now
+      stop       Stop tasks that run in another terminal
+      logs       Show what a command or the commands of a task wrote
+      kill       End commands and tasks that run elsewhere
+      setup      Let the plain name of an agent run it behind walls
+      claude     Run Claude Code as a task, behind walls
+      codex      Run Codex as a task, behind walls
+      gemini     Run Gemini CLI as a task, behind walls
+      opencode   Run opencode as a task, behind walls
+      profile    List, show and check profiles of agents
+      tool       List, show and check tools of your own
+      policy     Explain and check policies
+      journal    Verify the journal
+      events     Show what happened, event by event
+      topology   Show who works on what: conversations, agents and tasks as a tree
+      evidence   Show what supports a task's result
+      threads    List threads, or show the messages of one
+      verifier   Show what the verifiers said
+      summary    Show the state of the whole in a few lines
+      serve      Serve operations on a workspace, and what happened, over HTTP
+      mcp        Offer operations on a workspace as tools over MCP
+      call       Call an operation: of a server, or here
+      doctor     Tell what this machine can enforce, and help to enforce more
+      demo       Watch three tasks work in a throwaway repository
 
     Options:
           --json            Print one JSON object on standard output instead of text
@@ -116,6 +117,9 @@ fn run_tells_what_it_allows() {
                                            times
           --ask                            Ask on the terminal about a host that nothing allows, instead
                                            of refusing it
+          --permission <MODE>              What may be changed before you are asked [default:
+                                           unrestricted] [possible values: readonly, approval,
+                                           auto_approval, unrestricted]
           --profile <NAME>                 Profile of the agent that is run, or none [default: found by
                                            the program's name in tasks]
           --rw <PATH>                      Path that may be read and written; may be given several times
@@ -236,6 +240,9 @@ fn task_run_tells_where_the_work_goes() {
                                            times
           --ask                            Ask on the terminal about a host that nothing allows, instead
                                            of refusing it
+          --permission <MODE>              What may be changed before you are asked [default:
+                                           unrestricted] [possible values: readonly, approval,
+                                           auto_approval, unrestricted]
           --profile <NAME>                 Profile of the agent that is run, or none [default: found by
                                            the program's name in tasks]
           --rw <PATH>                      Path that may be read and written; may be given several times
@@ -336,6 +343,9 @@ fn policy_explain_shows_examples() {
                                            times
           --ask                            Ask on the terminal about a host that nothing allows, instead
                                            of refusing it
+          --permission <MODE>              What may be changed before you are asked [default:
+                                           unrestricted] [possible values: readonly, approval,
+                                           auto_approval, unrestricted]
           --profile <NAME>                 Profile of the agent that is run, or none [default: found by
                                            the program's name in tasks]
           --rw <PATH>                      Path that may be read and written; may be given several times
@@ -456,6 +466,9 @@ fn serve_tells_how_to_ask() {
                                            --net restricted; may be given several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
+          --permission <MODE>              What may be changed before you are asked [default:
+                                           unrestricted] [possible values: readonly, approval,
+                                           auto_approval, unrestricted]
           --profile <NAME>                 Profile of the agent that is run, or none [default: found by
                                            the program's name in tasks]
           --rw <PATH>                      Path that may be read and written; may be given several times

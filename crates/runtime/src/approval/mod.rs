@@ -117,9 +117,8 @@ impl Runtime {
             control,
         } = question;
         let decision = decide(policy, authority, ground, operation);
-        let entitled = match (decision.verdict, decision.entitled) {
-            (Verdict::Ask, Some(entitled)) => entitled,
-            _ => return decision.problem().map_or(Ok(decision), Err),
+        let (Verdict::Ask, Some(entitled)) = (decision.verdict, decision.entitled) else {
+            return decision.problem().map_or(Ok(decision), Err);
         };
         let binding = Binding {
             actor: authority.actor(),

@@ -123,7 +123,6 @@ impl Runtime {
     ) -> Result<Walls, Problem> {
         let stamp = self.policy_stamp(policy);
         let resolved = self.look(policy, Network::None, None)?;
-        decide(&resolved.policy)?;
         let view = WorkspaceView::live(&resolved.facts.workspace);
         let spec = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?;
         let requested = refusal::requested(&resolved.policy);
@@ -181,7 +180,7 @@ impl Runtime {
         let io = CommandIo::Capture {
             input: request.stdin.map(String::into_bytes),
         };
-        let decision = decide(&resolved.policy)?;
+        let decision = decide(&resolved.policy);
         let planned = plan_in(&resolved, session.spec(), &command, entry.terms.door, &io)?;
         let subject = entry.terms.who.another(self.plane.ambient()).subject();
         self.scribe.record_later(vec![Line::new(

@@ -253,7 +253,6 @@ fn work(
 ) -> Result<(), Problem> {
     let runtime = course.runtime;
     let resolved = &prepared.resolved;
-    crate::decide::decide(&resolved.policy)?;
     let spec = match agent {
         Some(agent) => agent.spec(runtime, resolved, prepared.view())?,
         None => prepared.spec(runtime, false)?,

@@ -129,7 +129,7 @@ impl Runtime {
         mut command: RunCommand,
     ) -> Result<(Fixed, serde_json::Value), Problem> {
         let requested = refusal::requested(&resolved.policy);
-        let decision = decide(&resolved.policy)?;
+        let decision = decide(&resolved.policy);
         command.cwd.get_or_insert_with(|| resolved.cwd.clone());
         let shell = resolved.facts.shell.to_string();
         if command.command == CommandForm::Argv(Vec::new()) {
@@ -217,7 +217,6 @@ impl Runtime {
                 let view = WorkspaceView::live(&resolved.facts.workspace);
                 plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())
                     .map_or(true, |spec| spec.hash() != fixed.spec.hash())
-                    || decide(&resolved.policy).is_err()
             }
         };
         if !crossed {

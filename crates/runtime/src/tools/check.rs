@@ -6,7 +6,7 @@ use cofferdam_core::operation::{CommandCheck, RunCommand};
 use cofferdam_core::plan::{self, WorkspaceView};
 use cofferdam_core::spec::{Network, StreamPlan};
 
-use crate::decide::{command_rules, decide, judge_command};
+use crate::decide::{command_rules, judge_command};
 use crate::host::PolicyRequest;
 use crate::run::FrontDoor;
 use crate::runtime::Runtime;
@@ -38,9 +38,7 @@ impl Runtime {
         let provider = enclosure.provider;
         let root = &enclosure.workspace;
         let judgement = judge_command(&resolved.policy, provider, &command.command, root);
-        let refused = decide(&resolved.policy).err().or_else(|| {
-            command_rules(&resolved.policy, provider, &command.command, root, door).err()
-        });
+        let refused = command_rules(&resolved.policy, provider, &command.command, root, door).err();
         let (verdict, why) = match refused {
             Some(problem) if problem.code == ErrorCode::Denied => (Verdict::Deny, problem.message),
             Some(problem) => (Verdict::Ask, problem.message),

@@ -42,7 +42,7 @@ fn run(runtime: &Runtime, permission: Permission, text: &str, control: &Control)
 
 /// Waits for the one question that is open.
 fn question(runtime: &Runtime) -> Approval {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     loop {
         let page = runtime
             .approvals(&ListApprovals::default())

@@ -179,7 +179,7 @@ impl ServerHandler for Tools {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         match self.calls.table.find(name) {
-            Some(operation) => is_offered(&operation).then(|| tool(operation)),
+            Some(operation) => is_offered(operation).then(|| tool(operation)),
             None => self.own_tools().into_iter().find(|one| one.name == name),
         }
     }
@@ -192,7 +192,7 @@ impl ServerHandler for Tools {
         let mut name = request.name.clone();
         let mut arguments = Value::Object(request.arguments.unwrap_or_default());
         match self.calls.find(&name) {
-            Ok(operation) if is_offered(&operation) => {}
+            Ok(operation) if is_offered(operation) => {}
             Ok(_) => {
                 return Err(ErrorData::invalid_params(
                     format!("there is no tool {name:?}"),
@@ -232,7 +232,12 @@ impl ServerHandler for Tools {
 impl Tools {
     /// Lists the operations, and the owner's own tools as they are at this moment.
     fn tools(&self) -> Vec<Tool> {
-        let operations = self.calls.table.iter().filter(is_offered).map(tool);
+        let operations = self
+            .calls
+            .table
+            .iter()
+            .filter(|one| is_offered(one))
+            .map(tool);
         operations.chain(self.own_tools()).collect()
     }
 
@@ -299,7 +304,7 @@ impl Tools {
 }
 
 /// Tells whether an operation is for an agent: answering its own questions is not.
-fn is_offered(operation: &&Operation) -> bool {
+fn is_offered(operation: &Operation) -> bool {
     operation.scope() <= Scope::Execute
 }
 
@@ -347,7 +352,7 @@ mod tests {
         let table = OperationTable::new();
         let offered: Vec<_> = table
             .iter()
-            .filter(is_offered)
+            .filter(|one| is_offered(one))
             .map(Operation::name)
             .collect();
         assert!(offered.contains(&"approval_list"));

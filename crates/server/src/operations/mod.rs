@@ -110,7 +110,7 @@ mod tests {
             }
             match schema {
                 serde_json::Value::Object(parts) => {
-                    parts.values().for_each(|one| names(one, found))
+                    parts.values().for_each(|one| names(one, found));
                 }
                 serde_json::Value::Array(parts) => parts.iter().for_each(|one| names(one, found)),
                 _ => {}
