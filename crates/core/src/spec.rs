@@ -468,17 +468,44 @@ pub struct Digest(pub String);
 impl Digest {
     /// Digests bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        use std::fmt::Write as _;
-        let mut text = String::with_capacity(64);
-        for byte in Sha256::digest(bytes) {
-            let _ = write!(text, "{byte:02x}");
-        }
-        Self(text)
+        let mut sum = DigestSum::default();
+        sum.add(bytes);
+        sum.digest()
     }
 
     /// Lends the hexadecimal text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// A [`Digest`] over bytes that come little by little.
+#[derive(Debug, Clone, Default)]
+pub struct DigestSum {
+    sum: Sha256,
+    bytes: u64,
+}
+
+impl DigestSum {
+    /// Takes the bytes that come next.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.sum.update(bytes);
+        self.bytes += bytes.len() as u64;
+    }
+
+    /// Counts the bytes so far.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives the digest of all of them.
+    pub fn digest(self) -> Digest {
+        use std::fmt::Write as _;
+        let mut text = String::with_capacity(64);
+        for byte in self.sum.finalize() {
+            let _ = write!(text, "{byte:02x}");
+        }
+        Digest(text)
     }
 }
 

@@ -5,10 +5,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cofferdam_core::spec::Digest;
-use sha2::{Digest as _, Sha256};
+use cofferdam_core::spec::DigestSum;
 
-use crate::body::hex;
 use crate::error::JournalError;
 use crate::journal::{ContentReference, ContentSink};
 use crate::platform;
@@ -41,8 +39,7 @@ impl ContentStore {
             store: self.clone(),
             file,
             unfinished,
-            digest: Sha256::new(),
-            bytes: 0,
+            sum: DigestSum::default(),
         })
     }
 
@@ -59,30 +56,24 @@ impl ContentStore {
     }
 
     /// Keeps a whole file: takes the file itself where it lies on the same file system, else its
-    /// bytes.
-    pub(crate) fn adopt(&self, file: &mut File) -> Result<ContentReference, JournalError> {
+    /// bytes. A sum that its writer made is believed where it covers as many bytes as there are.
+    pub(crate) fn adopt(
+        &self,
+        file: &mut File,
+        written: Option<DigestSum>,
+    ) -> Result<ContentReference, JournalError> {
         let failed = |source| JournalError::from_io("keep", &self.directory, source);
-        file.rewind().map_err(failed)?;
-        let mut sum = Sha256::new();
-        let mut bytes = 0;
-        let mut buffer = vec![0; 256 * 1024];
-        loop {
-            match file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(read) => {
-                    sum.update(&buffer[..read]);
-                    bytes += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        let digest = hex(&sum.finalize());
-        let path = self.path(&digest);
+        let length = file.metadata().map_err(failed)?.len();
+        let sum = match written.filter(|sum| sum.bytes() == length) {
+            Some(sum) => sum,
+            None => sum_of(file).map_err(failed)?,
+        };
+        let bytes = sum.bytes();
         let reference = ContentReference {
-            content: Digest(digest),
+            content: sum.digest(),
             bytes,
         };
+        let path = self.path(reference.content.as_str());
         if fs::metadata(&path).is_ok_and(|there| there.len() == bytes) {
             return Ok(reference);
         }
@@ -132,14 +123,8 @@ impl ContentStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        let mut sum = Sha256::new();
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            match file.read(&mut buffer).map_err(failed)? {
-                0 => return Ok(Some(hex(&sum.finalize()) == digest)),
-                read => sum.update(&buffer[..read]),
-            }
-        }
+        let sum = sum_of(&mut file).map_err(failed)?;
+        Ok(Some(sum.digest().as_str() == digest))
     }
 
     pub(crate) fn remove(&self, digest: &str) -> bool {
@@ -169,6 +154,21 @@ impl ContentStore {
     }
 }
 
+/// Reads a whole file and adds it up.
+fn sum_of(file: &mut File) -> io::Result<DigestSum> {
+    file.rewind()?;
+    let mut sum = DigestSum::default();
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(sum),
+            Ok(read) => sum.add(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(directory)
         .into_iter()
@@ -183,15 +183,13 @@ pub(crate) struct FileSink {
     file: File,
     /// The name under which the file stands until it is finished, where it cannot be without one.
     unfinished: Option<PathBuf>,
-    digest: Sha256,
-    bytes: u64,
+    sum: DigestSum,
 }
 
 impl Write for FileSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
-        self.digest.update(&bytes[..written]);
-        self.bytes += written as u64;
+        self.sum.add(&bytes[..written]);
         Ok(written)
     }
 
@@ -202,8 +200,10 @@ impl Write for FileSink {
 
 impl ContentSink for FileSink {
     fn finish(mut self: Box<Self>) -> Result<ContentReference, JournalError> {
-        let digest = hex(&std::mem::take(&mut self.digest).finalize());
-        let path = self.store.path(&digest);
+        let sum = std::mem::take(&mut self.sum);
+        let bytes = sum.bytes();
+        let content = sum.digest();
+        let path = self.store.path(content.as_str());
         let kept = path
             .parent()
             .map_or(Ok(()), platform::create_private_directory)
@@ -213,10 +213,7 @@ impl ContentSink for FileSink {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(JournalError::from_io("write", &path, error)),
         }
-        Ok(ContentReference {
-            content: Digest(digest),
-            bytes: self.bytes,
-        })
+        Ok(ContentReference { content, bytes })
     }
 }
 
@@ -226,5 +223,38 @@ impl Drop for FileSink {
             // Renamed away when it was finished; else it goes now.
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a file of the store's own kind, and the sum of other bytes of a given length.
+    fn adopted(bytes: &[u8], summed: Option<&[u8]>) -> String {
+        let place = tempfile::tempdir().expect("a directory");
+        let store = ContentStore::new(place.path().join("content"));
+        let mut file = tempfile::tempfile_in(place.path()).expect("a file");
+        file.write_all(bytes).expect("room");
+        let sum = summed.map(|summed| {
+            let mut sum = DigestSum::default();
+            sum.add(summed);
+            sum
+        });
+        let kept = store.adopt(&mut file, sum).expect("kept");
+        assert_eq!(kept.bytes, bytes.len() as u64);
+        let read = store.read(kept.content.as_str(), 0, 100).expect("readable");
+        assert_eq!(read.as_deref(), Some(bytes));
+        kept.content.0
+    }
+
+    #[test]
+    fn a_sum_made_while_writing_is_believed_unless_it_covers_another_length() {
+        let read = adopted(b"what was written", None);
+        assert_eq!(
+            adopted(b"what was written", Some(b"what was written")),
+            read
+        );
+        assert_eq!(adopted(b"what was written", Some(b"what was")), read);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cofferdam_core::event::{Event, EventFilter, NewEvent};
 use cofferdam_core::id::EventId;
 use cofferdam_core::limits;
-use cofferdam_core::spec::Digest;
+use cofferdam_core::spec::{Digest, DigestSum};
 use serde::{Deserialize, Serialize};
 
 use crate::error::JournalError;
@@ -259,8 +259,13 @@ pub trait Journal: Debug + Send + Sync {
     fn remove_content(&self, digest: &Digest, beyond: u64) -> Result<bool, JournalError>;
 
     /// Keeps the whole of a file, which must not change afterwards: a store on the same file system
-    /// takes the file itself.
-    fn adopt_content(&self, file: &mut std::fs::File) -> Result<ContentReference, JournalError> {
+    /// takes the file itself, and does not read it where its only writer gives the sum of what it
+    /// wrote.
+    fn adopt_content(
+        &self,
+        file: &mut std::fs::File,
+        _written: Option<DigestSum>,
+    ) -> Result<ContentReference, JournalError> {
         use std::io::Seek as _;
         let failed = |source| JournalError::from_io("keep", "content".as_ref(), source);
         file.rewind().map_err(failed)?;

@@ -8,6 +8,7 @@
 mod order;
 mod reader;
 mod shelf;
+mod sum;
 mod tape;
 
 pub(crate) use order::Order;

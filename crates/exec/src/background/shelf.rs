@@ -180,7 +180,7 @@ pub(crate) fn adopt_abandoned(data: &Path, journal: &dyn Journal, command: &Comm
     let keep = |part| -> Option<OutputReference> {
         let file = shelf.open(part).ok()??;
         let mut file = Arc::into_inner(file)?;
-        let kept = journal.adopt_content(&mut file).ok()?;
+        let kept = journal.adopt_content(&mut file, None).ok()?;
         Some(OutputReference {
             bytes: kept.bytes,
             digest: Some(kept.content.0),

@@ -5,9 +5,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 
 use cofferdam_core::limits;
+use cofferdam_core::spec::DigestSum;
 
 use super::order::Order;
 use super::shelf::{Part, Shelf};
+use super::sum::FileSum;
 use super::{STREAMS, reader};
 use crate::output::Stream;
 
@@ -27,6 +29,7 @@ pub(crate) struct Tape {
 struct Track {
     file: Option<File>,
     kept: u64,
+    sum: FileSum,
     /// Nothing more is taken: the limit is reached, or the disk refused.
     is_closed: bool,
 }
@@ -56,6 +59,7 @@ impl Tape {
                 let file = track.file.insert(self.shelf.create(Part::of(stream))?);
                 file.write_all(&bytes[..taken])?;
                 track.kept = taken as u64;
+                track.sum.add(&bytes[..taken], file);
             }
         }
         Ok(())
@@ -88,6 +92,7 @@ impl Tape {
         };
         file.write_all(bytes)?;
         track.kept += bytes.len() as u64;
+        track.sum.add(bytes, file);
         Ok(())
     }
 
@@ -167,8 +172,10 @@ impl Tape {
         }
     }
 
-    /// Lends the file of a stream, to be kept elsewhere.
-    pub(crate) fn file(&mut self, stream: Stream) -> Option<&mut File> {
-        self.tracks[stream as usize].file.as_mut()
+    /// Lends the file of a stream, to be kept elsewhere, with the sum of what was written to it.
+    pub(crate) fn file(&mut self, stream: Stream) -> Option<(&mut File, Option<DigestSum>)> {
+        let track = &mut self.tracks[stream as usize];
+        let file = track.file.as_mut()?;
+        Some((file, track.sum.take()))
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cofferdam_core::limits;
 use cofferdam_core::mask::{self, Masker};
+use cofferdam_core::spec::DigestSum;
 
 use crate::background::{Order, STREAMS, Shelf, Tape};
 use crate::output::{Stream, keep_tail};
@@ -282,8 +283,11 @@ impl<'m> Collection<'m> {
         }
     }
 
-    /// Lends the file that holds a stream.
-    pub(super) fn file(&mut self, stream: Stream) -> Option<&mut std::fs::File> {
+    /// Lends the file that holds a stream, with the sum of its bytes where there is one.
+    pub(super) fn file(
+        &mut self,
+        stream: Stream,
+    ) -> Option<(&mut std::fs::File, Option<DigestSum>)> {
         self.tape.as_mut()?.file(stream)
     }
 }

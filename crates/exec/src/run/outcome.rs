@@ -233,7 +233,7 @@ impl<'a> Facts<'a> {
         let kept = if end.is_filed {
             self.collection
                 .file(stream)
-                .map(|file| journal.adopt_content(file))
+                .map(|(file, sum)| journal.adopt_content(file, sum))
         } else {
             let is_needed = cut || std::str::from_utf8(&end.tail).is_err();
             is_needed.then(|| journal.put_content(&end.tail))

@@ -20,6 +20,11 @@ use super::collect::Collection;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
+/// The same of a command that writes much: fewer system calls, and still within a processor's cache.
+const BUSY_CHUNK: usize = 256 * 1024;
+/// How long the pipes of such a command are left to fill when a read gave less than that: it writes a
+/// few KiB at a time, and to be woken for each costs more than to read it.
+const BUSY_PAUSE: Duration = Duration::from_micros(500);
 /// How long a command runs before its start is worth an event of its own.
 const STARTED_AFTER: Duration = Duration::from_millis(25);
 /// How long output is read after a command whose leftovers live on and may write for ever.
@@ -108,6 +113,8 @@ struct Progress {
     told: Told,
     /// Whether the pipes are made for much output.
     is_busy: bool,
+    /// Until when such pipes are left to fill.
+    fills_until: Option<Duration>,
     stop: Option<Stop>,
     kill_at: Option<Duration>,
     ended: Option<Ended>,
@@ -157,6 +164,7 @@ impl Pump<'_, '_, '_> {
             announced: false,
             told: Told::new(now),
             is_busy: false,
+            fills_until: None,
             stop: None,
             kill_at: None,
             ended: None,
@@ -221,10 +229,11 @@ impl Pump<'_, '_, '_> {
         if progress.ended.is_none() && !matches!(progress.stop, Some(Stop::Lost(_))) {
             watch(Token::Channel, command.channel(), PollFlags::IN);
         }
-        if let Some(stdout) = &ends.stdout {
+        let is_filling = progress.fills_until.is_some();
+        if let Some(stdout) = ends.stdout.as_ref().filter(|_| !is_filling) {
             watch(Token::Stdout, stdout.as_fd(), PollFlags::IN);
         }
-        if let Some(stderr) = &ends.stderr {
+        if let Some(stderr) = ends.stderr.as_ref().filter(|_| !is_filling) {
             watch(Token::Stderr, stderr.as_fd(), PollFlags::IN);
         }
         match (&ends.stdin, &ends.source) {
@@ -275,6 +284,7 @@ impl Pump<'_, '_, '_> {
                 .map(|idle| progress.last_output + idle),
             progress.kill_at,
             progress.drain_until,
+            progress.fills_until,
             (!progress.announced).then_some(progress.started + STARTED_AFTER),
         ]
         .into_iter()
@@ -296,7 +306,7 @@ impl Pump<'_, '_, '_> {
             Token::Stdout if flags == PollFlags::HUP => ends.stdout = None,
             Token::Stderr if flags == PollFlags::HUP => ends.stderr = None,
             Token::Stdout | Token::Stderr => {
-                self.take_output(token, command, ends, progress, chunk(buffer));
+                self.take_output(token, command, ends, progress, buffer);
             }
             Token::Stdin => write_pending(ends),
             Token::Source => read_source(ends, chunk(buffer)),
@@ -316,7 +326,7 @@ impl Pump<'_, '_, '_> {
         command: &mut dyn RunningCommand,
         ends: &mut Ends,
         progress: &mut Progress,
-        buffer: &mut [u8],
+        buffer: &mut Vec<u8>,
     ) {
         let (end, stream) = if token == Token::Stdout {
             (&mut ends.stdout, Stream::Stdout)
@@ -324,7 +334,7 @@ impl Pump<'_, '_, '_> {
             (&mut ends.stderr, Stream::Stderr)
         };
         let Some(fd) = end else { return };
-        match rustix::io::read(&*fd, &mut *buffer) {
+        match rustix::io::read(&*fd, chunk(buffer)) {
             Ok(0) => *end = None,
             Ok(count) => {
                 progress.last_output = self.ambient.monotonic();
@@ -344,6 +354,9 @@ impl Pump<'_, '_, '_> {
                 } else if !progress.is_busy && self.collection.is_much() {
                     progress.is_busy = true;
                     widen(ends);
+                    buffer.resize(BUSY_CHUNK, 0);
+                } else if progress.is_busy && count < BUSY_CHUNK && !ends.terminal {
+                    progress.fills_until = Some(progress.last_output + BUSY_PAUSE);
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -370,6 +383,7 @@ impl Pump<'_, '_, '_> {
                 };
                 progress.drain_until = Some(self.ambient.monotonic() + drain);
                 progress.ended = Some(ended);
+                progress.fills_until = None;
                 progress.kill_at = None;
                 ends.stdin = None;
                 ends.source = None;
@@ -440,6 +454,9 @@ impl Pump<'_, '_, '_> {
 
     fn keep_time(&mut self, command: &mut dyn RunningCommand, progress: &mut Progress) {
         let now = self.ambient.monotonic();
+        if progress.fills_until.is_some_and(|until| now >= until) {
+            progress.fills_until = None;
+        }
         if self
             .collection
             .held_until()

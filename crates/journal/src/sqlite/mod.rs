@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use cofferdam_core::ambient::Ambient;
 use cofferdam_core::event::{Event, NewEvent};
 use cofferdam_core::id::EventId;
-use cofferdam_core::spec::Digest;
+use cofferdam_core::spec::{Digest, DigestSum};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::content::ContentStore;
@@ -184,8 +184,12 @@ impl Journal for SqliteJournal {
         self.content.read(digest.as_str(), offset, limit)
     }
 
-    fn adopt_content(&self, file: &mut File) -> Result<ContentReference, JournalError> {
-        self.content.adopt(file)
+    fn adopt_content(
+        &self,
+        file: &mut File,
+        written: Option<DigestSum>,
+    ) -> Result<ContentReference, JournalError> {
+        self.content.adopt(file, written)
     }
 
     fn remove_content(&self, digest: &Digest, beyond: u64) -> Result<bool, JournalError> {

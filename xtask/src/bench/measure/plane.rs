@@ -161,27 +161,34 @@ fn ready(plane: &Plane, spec: EnclosureSpec) -> anyhow::Result<Run> {
     }))
 }
 
-/// The walls put up, one command, the walls taken down.
+/// The walls put up, one command, the walls taken down: what a command without a session costs.
 fn cold(plane: &Plane, spec: EnclosureSpec) -> anyhow::Result<Run> {
     let plane = plane.clone();
     let workspace = spec.workspace.clone();
-    let enclose = move || plane.enclose(spec.clone(), requested(), &Subject::default());
-    prove(&enclose()?, &workspace)?;
+    let once = move |argv: &[&str]| {
+        plane.run_once(spec.clone(), requested(), planned(&workspace, argv), |_| {
+            Vec::new()
+        })
+    };
+    proven(&once(PROOF))?;
     Ok(Box::new(move || {
         let start = Instant::now();
-        let enclosure = enclose()?;
-        let outcome = command(&enclosure, &workspace, &[PROGRAM]);
-        enclosure.close();
+        let outcome = once(&[PROGRAM]);
         let time = start.elapsed();
         completed(&outcome)?;
         Ok(time)
     }))
 }
 
+const PROOF: &[&str] = &["/bin/echo", "proof"];
+
 /// What is measured has to show first that it does what it is measured for.
 fn prove(enclosure: &Enclosure, workspace: &BytePath) -> anyhow::Result<()> {
-    let outcome = command(enclosure, workspace, &["/bin/echo", "proof"]);
-    completed(&outcome)?;
+    proven(&command(enclosure, workspace, PROOF))
+}
+
+fn proven(outcome: &CommandOutcome) -> anyhow::Result<()> {
+    completed(outcome)?;
     let stdout = &outcome.stdout;
     ensure!(stdout == "proof\n", "the command's output is {stdout:?}");
     Ok(())
