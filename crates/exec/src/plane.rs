@@ -57,7 +57,7 @@ struct Inner {
     /// Facts that wait for the next step of writing.
     pending: Mutex<Vec<NewEvent>>,
     settled: Vec<Settled>,
-    keeper: OnceLock<OwnedFd>,
+    keeper: Arc<OnceLock<Result<OwnedFd, Problem>>>,
     spawner: OnceLock<Spawner>,
     port_hook: OnceLock<PortHook>,
     network: NetworkState,
@@ -131,7 +131,7 @@ impl Plane {
             lease,
             pending: Mutex::default(),
             settled,
-            keeper: OnceLock::new(),
+            keeper: Arc::default(),
             spawner: OnceLock::new(),
             port_hook: OnceLock::new(),
             network: NetworkState::default(),
@@ -365,16 +365,25 @@ impl Plane {
         self.0.script.as_ref()
     }
 
+    /// Begins, beside whatever the caller does next, with what the first place will need.
+    ///
+    /// For a caller that will put one up: a command line finds out about the machine meanwhile.
+    pub fn get_ready(&self) {
+        if self.script().is_some() || self.0.keeper.get().is_some() {
+            return;
+        }
+        // What fails here fails again, and is told, when a place is put up.
+        let Ok(spawner) = self.spawner() else { return };
+        let keeper = Arc::clone(&self.0.keeper);
+        spawner.begin(move || {
+            let _ = keeper.get_or_init(provider::keeper_program);
+        });
+    }
+
     /// Gives the keeper's program, held once per plane.
     pub(crate) fn keeper(&self) -> Result<OwnedFd, Problem> {
-        if self.0.keeper.get().is_none() {
-            let made = provider::keeper_program()?;
-            // Another thread may have been faster: then ours is dropped.
-            let _ = self.0.keeper.set(made);
-        }
-        let held = self.0.keeper.get().ok_or_else(|| {
-            Problem::new(ErrorCode::Internal, "the keeper's program is not there")
-        })?;
+        let held = self.0.keeper.get_or_init(provider::keeper_program);
+        let held = held.as_ref().map_err(Clone::clone)?;
         held.try_clone().map_err(|error| {
             Problem::new(
                 ErrorCode::Io,

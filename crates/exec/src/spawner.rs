@@ -40,6 +40,14 @@ impl Spawner {
         })
     }
 
+    /// Lets the thread run a job before those that come later.
+    pub(crate) fn begin(&self, job: impl FnOnce() + Send + 'static) {
+        if let Some(jobs) = &self.jobs {
+            // A thread that has ended is told of by the next call.
+            let _ = jobs.send(Box::new(job));
+        }
+    }
+
     /// Runs a job on the thread and waits for what it gives.
     pub(crate) fn call<T: Send + 'static>(
         &self,

@@ -178,6 +178,7 @@ impl Runtime {
         } = request;
         let early = |problem| (problem, None);
         narrow(&mut policy, &command);
+        self.plane.get_ready();
         let profile = self.profile_of(&policy).map_err(early)?;
         let resolved = if profile.is_some() {
             self.look_for_task(&policy, None).map_err(early)?
