@@ -2,6 +2,10 @@
 
 #[path = "main/agents.rs"]
 mod agents;
+#[path = "main/another.rs"]
+mod another;
+#[path = "main/ask.rs"]
+mod ask;
 #[path = "main/codes.rs"]
 mod codes;
 #[path = "main/doctor.rs"]

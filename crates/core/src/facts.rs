@@ -76,6 +76,8 @@ pub struct NetworkFacts {
     pub ssh_remotes: Vec<SshRemote>,
     /// Settings of package clients that name those hosts, without credentials.
     pub client_settings: Vec<Variable>,
+    /// Names that the policy wants to reach, by this machine's list of hosts.
+    pub names: Vec<LocalName>,
 }
 
 impl NetworkFacts {
@@ -92,6 +94,16 @@ pub struct FoundHost {
     pub rule: String,
     /// Where it was found, such as `npm: ~/.npmrc`.
     pub origin: String,
+}
+
+/// A name that this machine's list of hosts knows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LocalName {
+    /// The name, in lowercase.
+    pub name: String,
+    /// Its address.
+    pub address: std::net::IpAddr,
 }
 
 /// A remote that git reaches by ssh.

@@ -28,11 +28,13 @@ enum ReachHost {
     Address(IpAddr),
     /// `localhost`, or a name below it: both families, by definition.
     Localhost(String),
+    /// Another name, which this machine's own list of hosts has to know as loopback.
+    Named(String),
 }
 
 impl ReachAddress {
     /// Gives the addresses at which the service stands, the first of which must work: a machine may
-    /// be without IPv6.
+    /// be without IPv6. A name that is not looked up yet has none.
     pub fn sockets(&self) -> Vec<SocketAddr> {
         let port = self.port.get();
         match &self.host {
@@ -41,6 +43,28 @@ impl ReachAddress {
                 SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
                 SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port),
             ],
+            ReachHost::Named(_) => Vec::new(),
+        }
+    }
+
+    /// Gives the service with its name looked up: `known` gives the addresses of a name by this
+    /// machine's list of hosts, of which IPv4 is taken where there is both.
+    ///
+    /// # Errors
+    ///
+    /// `unsupported_field` for a name that does not lead to loopback.
+    pub fn resolved(&self, known: impl FnOnce(&str) -> Vec<IpAddr>) -> Result<Self, Problem> {
+        let ReachHost::Named(name) = &self.host else {
+            return Ok(self.clone());
+        };
+        let all = known(name);
+        let found = all.iter().find(|one| one.is_ipv4()).or_else(|| all.first());
+        match found {
+            Some(address) if all.iter().all(IpAddr::is_loopback) => Ok(Self {
+                host: ReachHost::Address(*address),
+                port: self.port,
+            }),
+            _ => Err(not_loopback(&self.to_string())),
         }
     }
 
@@ -48,7 +72,7 @@ impl ReachAddress {
     pub fn host(&self) -> String {
         match &self.host {
             ReachHost::Address(address) => address.to_string(),
-            ReachHost::Localhost(name) => name.clone(),
+            ReachHost::Localhost(name) | ReachHost::Named(name) => name.clone(),
         }
     }
 
@@ -63,7 +87,7 @@ impl std::fmt::Display for ReachAddress {
         match &self.host {
             ReachHost::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]"),
             ReachHost::Address(IpAddr::V4(address)) => write!(formatter, "{address}"),
-            ReachHost::Localhost(name) => formatter.write_str(name),
+            ReachHost::Localhost(name) | ReachHost::Named(name) => formatter.write_str(name),
         }?;
         write!(formatter, ":{}", self.port)
     }
@@ -106,20 +130,29 @@ impl FromStr for ReachAddress {
                 }
                 let name = host.to_ascii_lowercase();
                 let is_local = name == "localhost" || name.ends_with(".localhost");
-                is_local.then_some(ReachHost::Localhost(name))
+                let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+                if is_local {
+                    Some(ReachHost::Localhost(name))
+                } else if name.rsplit('.').next().is_some_and(is_number) {
+                    // An address in a form that is none, which a resolver may all the same take.
+                    return Err(malformed());
+                } else {
+                    Some(ReachHost::Named(name))
+                }
             }
         };
-        host.map(|host| Self { host, port }).ok_or_else(|| {
-            Problem::new(
-                ErrorCode::UnsupportedField,
-                format!("this version reaches services on loopback only, and {text} is not"),
-            )
-            .with_field("reach")
-            .with_hint(
-                "forward it to a port of 127.0.0.1 on this machine (ssh -L, socat), and name that",
-            )
-        })
+        host.map(|host| Self { host, port })
+            .ok_or_else(|| not_loopback(text))
     }
+}
+
+fn not_loopback(text: &str) -> Problem {
+    Problem::new(
+        ErrorCode::UnsupportedField,
+        format!("this version reaches services on loopback only, and {text} is not"),
+    )
+    .with_field("reach")
+    .with_hint("forward it to a port of 127.0.0.1 on this machine (ssh -L, socat), and name that")
 }
 
 /// Which ports of the inside are opened on loopback outside.
@@ -279,8 +312,6 @@ mod tests {
             "0.0.0.0:80",
             "[::]:80",
             "[fe80::1]:80",
-            "example.org:443",
-            "localhost.example.org:80",
             "169.254.169.254:80",
         ] {
             let problem = text.parse::<ReachAddress>().expect_err(text);
@@ -288,6 +319,8 @@ mod tests {
             assert!(problem.hint.is_some_and(|hint| hint.contains("127.0.0.1")));
         }
         for text in [
+            "127.1:80",
+            "2130706433:80",
             "",
             "5432",
             "127.0.0.1",
@@ -304,6 +337,27 @@ mod tests {
             let problem = text.parse::<ReachAddress>().expect_err(text);
             assert_eq!(problem.code, ErrorCode::PolicyInvalidValue, "{text}");
             assert_eq!(problem.field.as_deref(), Some("reach"));
+        }
+    }
+
+    #[test]
+    fn a_name_is_looked_up_and_has_to_be_loopback() {
+        let address = |text: &str| text.parse::<IpAddr>().expect(text);
+        let named: ReachAddress = "DB.internal:5432".parse().expect("a name");
+        assert_eq!(named.to_string(), "db.internal:5432");
+        assert!(named.sockets().is_empty());
+        let found = named.resolved(|name| {
+            assert_eq!(name, "db.internal");
+            vec![address("::1"), address("127.0.1.1")]
+        });
+        assert_eq!(found.expect("loopback").to_string(), "127.0.1.1:5432");
+        for known in [
+            vec![],
+            vec![address("10.0.0.1")],
+            vec![address("127.0.0.1"), address("10.0.0.1")],
+        ] {
+            let problem = named.resolved(|_| known).expect_err("not loopback");
+            assert_eq!(problem.code, ErrorCode::UnsupportedField);
         }
     }
 

@@ -202,10 +202,11 @@ pub(crate) trait InnerNetwork: Debug + Send + Sync {
     /// As for `listen`.
     fn open_socket(&self, ipv6: bool) -> io::Result<OwnedFd>;
 
-    /// Opens the lists of TCP sockets of the inside, see `/proc/net/tcp`.
+    /// Opens the lists of TCP sockets of the inside, see `/proc/net/tcp`; or, by netlink, a socket
+    /// that tells what listens.
     ///
     /// # Errors
     ///
     /// As for `listen`.
-    fn open_socket_tables(&self) -> io::Result<Vec<OwnedFd>>;
+    fn open_socket_tables(&self, by_netlink: bool) -> io::Result<Vec<OwnedFd>>;
 }

@@ -113,7 +113,12 @@ fn service_in(line: &str) -> Option<ReachAddress> {
         .map(|word| word.trim_matches([';', '.', ':']))
         .filter(|word| !word.is_empty())
         .collect();
-    if let Some(found) = words.iter().find_map(|word| word.parse().ok()) {
+    let is_here = |found: &ReachAddress| !found.sockets().is_empty();
+    if let Some(found) = words
+        .iter()
+        .filter_map(|word| word.parse().ok())
+        .find(is_here)
+    {
         return Some(found);
     }
     let is_loopback = |word: &&&str| matches!(**word, "localhost" | "127.0.0.1" | "::1");

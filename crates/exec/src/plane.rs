@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::enclosure::Enclosure;
 use crate::network::{NetworkOptions, NetworkState};
-use crate::ports::PortHook;
+use crate::ports::{Lookouts, PortHook};
 use crate::provider;
 use crate::provider::memory::Script;
 use crate::run::{Run, Told};
@@ -61,6 +61,7 @@ struct Inner {
     spawner: OnceLock<Spawner>,
     port_hook: OnceLock<PortHook>,
     network: NetworkState,
+    lookouts: Lookouts,
     control_trees: OnceLock<ControlTrees>,
 }
 
@@ -135,6 +136,7 @@ impl Plane {
             spawner: OnceLock::new(),
             port_hook: OnceLock::new(),
             network: NetworkState::default(),
+            lookouts: Lookouts::default(),
             control_trees: OnceLock::new(),
         })))
     }
@@ -185,6 +187,11 @@ impl Plane {
     /// enclosure; what was said before stays.
     pub fn set_network(&self, options: NetworkOptions) {
         self.0.network.set(options);
+    }
+
+    /// Gives who looks at what listens inside.
+    pub(crate) fn lookouts(&self) -> &Lookouts {
+        &self.0.lookouts
     }
 
     pub(crate) fn network(&self) -> &NetworkState {

@@ -297,15 +297,14 @@ fn raise(
         return Err(problem);
     }
     let ports = match backend.network() {
-        // Where the keeper itself becomes the supervisor of a single command, nobody is left to ask.
-        Some(network) if occupancy == Occupancy::Many => Some(Ports::open(
+        Some(network) => Some(Ports::open(
             plane,
             about.subject,
             about.id,
             &spec.ports,
             network,
         )?),
-        _ => None,
+        None => None,
     };
     let door = match &spec.egress {
         Some(egress) => {

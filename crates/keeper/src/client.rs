@@ -193,9 +193,10 @@ impl KeeperClient {
     }
 
     /// Opens the lists of TCP sockets of the inside, of IPv4 and then of IPv6 where there is any, in
-    /// the form of `/proc/net/tcp`. They can be read again and again, from offset 0.
-    pub fn open_socket_tables(&self) -> Result<Vec<OwnedFd>, ClientError> {
-        match self.call(&KeeperRequest::OpenSocketTables, &[])? {
+    /// the form of `/proc/net/tcp`, which can be read again and again, from offset 0; or, by netlink,
+    /// a socket of `NETLINK_SOCK_DIAG`.
+    pub fn open_socket_tables(&self, by_netlink: bool) -> Result<Vec<OwnedFd>, ClientError> {
+        match self.call(&KeeperRequest::OpenSocketTables { by_netlink }, &[])? {
             (KeeperReply::SocketTables, descriptors) if !descriptors.is_empty() => Ok(descriptors),
             (reply, _) => Err(unexpected(&reply)),
         }

@@ -88,7 +88,11 @@ pub enum KeeperRequest {
         ipv6: bool,
     },
     /// Opens the lists of TCP sockets of the inside. Answered by `SocketTables`.
-    OpenSocketTables,
+    OpenSocketTables {
+        /// Whether a netlink socket is wanted that answers for what listens alone: the files are made
+        /// by walking every socket of the machine, which takes milliseconds each time.
+        by_netlink: bool,
+    },
     /// Tells whether anything was left in the private places of the enclosure. Answered by `Traces`.
     LookForTraces {
         /// Directories of the enclosure's own, as seen inside; what is mounted below is passed over.

@@ -207,7 +207,10 @@ impl Keeper {
                 };
                 Ok((KeeperReply::Socket, vec![tcp_socket(family)?]))
             }
-            KeeperRequest::OpenSocketTables => {
+            KeeperRequest::OpenSocketTables { by_netlink: true } => {
+                Ok((KeeperReply::SocketTables, vec![diagnosis()?]))
+            }
+            KeeperRequest::OpenSocketTables { by_netlink: false } => {
                 let mut tables = vec![socket_table(c"/proc/self/net/tcp")?];
                 // A kernel without IPv6 has no list of it.
                 tables.extend(socket_table(c"/proc/self/net/tcp6"));
@@ -335,6 +338,14 @@ fn prepare_listeners(wanted: &[SocketAddr]) -> Vec<(SocketAddr, OwnedFd)> {
 
 fn tcp_socket(family: AddressFamily) -> Result<OwnedFd, SandboxError> {
     rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| SandboxError::new(Step::Listen, errno.raw_os_error()))
+}
+
+/// Makes a socket that tells about the sockets of this network.
+fn diagnosis() -> Result<OwnedFd, SandboxError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let protocol = Some(rustix::net::netlink::SOCK_DIAG);
+    rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)
         .map_err(|errno| SandboxError::new(Step::Listen, errno.raw_os_error()))
 }
 

@@ -156,11 +156,17 @@ impl Runtime {
                 request.policy.owner.profile.as_deref(),
                 None | Some(cofferdam_core::profile::NO_PROFILE)
             );
-        if is_one_of_many {
-            self.run_known(request, opening, told)
+        let kept = (self.keeps_snapshots() && request.front_door == FrontDoor::Protocol)
+            .then(|| request.policy.clone());
+        let outcome = if is_one_of_many {
+            self.run_known(request, opening, told)?
         } else {
-            self.run_inner(request, opening, told)
+            self.run_inner(request, opening, told)?
+        };
+        if let Some(policy) = kept {
+            self.keep_after(&policy, opening.words, &opening.who.subject());
         }
+        Ok(outcome)
     }
 
     fn run_inner(

@@ -1,6 +1,7 @@
 //! The runtime itself: what every operation has in common.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cofferdam_core::bytes::BytePath;
@@ -58,6 +59,8 @@ pub struct Runtime {
     policy_seen: Mutex<Option<Stamp>>,
     /// Who is told of them at once.
     on_note: OnceLock<NoteHook>,
+    /// Whether the checkout is kept after each command over a protocol.
+    pub(crate) keeps_snapshots: AtomicBool,
 }
 
 /// Is told what is worth a word.
@@ -145,6 +148,7 @@ impl Runtime {
             terminals: crate::terminal::Registry::default(),
             policy_seen: Mutex::default(),
             on_note: OnceLock::new(),
+            keeps_snapshots: AtomicBool::new(false),
         })
     }
 

@@ -62,12 +62,14 @@ pub(crate) struct MergeArguments {
 A snapshot holds every file of a checkout that git does not ignore, untracked ones included. To go
 back to one changes files only: branches and the index stay as they are. What the files are before
 that is a snapshot too, so that it can be taken back. Each repository keeps the newest 50, under
-refs/cofferdam/snapshots/.
+refs/cofferdam/snapshots/. What tasks kept of their own trees, after each set-up step and at their
+end, goes with them: with `drop`.
 
 Examples:
   cofferdam undo 1                 the last merge or drop of a task
   cofferdam undo --list            snapshots of this repository
-  cofferdam undo s3                files as they were at that moment")]
+  cofferdam undo s3                files as they were at that moment
+  cofferdam undo t1.end            files as they were at the end of task 1")]
 pub(crate) struct UndoArguments {
     /// Numbers of tasks, their ids, or the beginnings of them; or the name of one snapshot
     #[arg(value_name = "TASK|SNAPSHOT", required_unless_present = "list")]

@@ -142,7 +142,7 @@ pub(crate) struct TaskRunArguments {
     pub(crate) worker: Option<String>,
     /// Run the same task N times side by side, each in a tree of its own; workers are NAME-1 to
     /// NAME-N, and nothing is read from standard input
-    #[arg(long, value_name = "N", conflicts_with_all = ["tty", "no_tty", "ask"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["tty", "no_tty"])]
     pub(crate) fork: Option<usize>,
     /// Merge at once when the verifier passes (not in this version)
     #[arg(long, hide = true)]

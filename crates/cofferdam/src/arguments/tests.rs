@@ -444,6 +444,8 @@ fn serve_tells_how_to_ask() {
           --listen <ADDR>           Address and port; port 0 takes a free one [default: 127.0.0.1:7411]
           --token-file <FILE>       File whose first line is the token that every request must bring
           --read-token-file <FILE>  File with a second token, for whoever may look and change nothing
+          --snapshots               Keep the files of the checkout after each command, so that `undo`
+                                    goes back to any of them; costs some milliseconds each
           --json                    Print one JSON object on standard output instead of text
           --data-dir <DIR>          Directory of the journal and of the tasks' trees [default:
                                     $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or

@@ -119,6 +119,10 @@ pub(crate) struct ServeArguments {
     /// File with a second token, for whoever may look and change nothing
     #[arg(long, value_name = "FILE")]
     pub(crate) read_token_file: Option<PathBuf>,
+    /// Keep the files of the checkout after each command, so that `undo` goes back to any of them;
+    /// costs some milliseconds each
+    #[arg(long)]
+    pub(crate) snapshots: bool,
     #[command(flatten)]
     pub(crate) walls: ServedWalls,
 }

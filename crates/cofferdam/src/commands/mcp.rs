@@ -15,6 +15,9 @@ use crate::failure::Ending;
 pub(crate) fn mcp(context: &Context, arguments: &McpArguments) -> Ending {
     let policy = served_policy(context, &arguments.walls)?;
     let runtime = Arc::new(context.runtime()?);
+    if arguments.snapshots {
+        runtime.keep_snapshots(&policy)?;
+    }
     let host = Arc::new(OperationHost::open(Arc::clone(&runtime), policy)?);
     let watch = PolicyWatch::start(following(Arc::clone(&runtime), host.context().policy()))?;
     let server = McpServer::new(host);

@@ -35,6 +35,9 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     })?;
     let policy = served_policy(context, &arguments.walls)?;
     let runtime = Arc::new(context.runtime()?);
+    if arguments.snapshots {
+        runtime.keep_snapshots(&policy)?;
+    }
     let journal = Arc::clone(runtime.journal());
     let data = DataDir::open(runtime.data_dir()).map_err(|error| error.to_problem())?;
     let mut options = ServerOptions::new(

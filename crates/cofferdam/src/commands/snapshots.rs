@@ -84,8 +84,12 @@ impl Kept {
 
 /// Tells the name of a snapshot from that of a task.
 fn is_snapshot(name: &str) -> bool {
-    name.strip_prefix('s')
-        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.strip_prefix('s').is_some_and(is_number)
+        || name
+            .strip_prefix('t')
+            .and_then(|rest| rest.rsplit_once('.'))
+            .is_some_and(|(_, which)| which == "end" || is_number(which))
 }
 
 /// Carries out `undo`.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::scene::{Finished, Scene, finish};
+use crate::scene::{Finished, Scene, finish, has_walls};
 
 /// What the model has the agent do, one command for each run.
 const COMMANDS: [&str; 2] = [
@@ -239,4 +239,64 @@ fn b151_claude_edits_and_resumes_behind_the_default_walls() {
         asked[before].to_string().contains("call_0"),
         "the history is not there"
     );
+}
+
+/// Where the data directory and the repository lie in the home directory, as they do for most people,
+/// they hide nothing of the agent's state beside them.
+#[test]
+fn state_beside_the_data_directory_and_the_repository_is_there_and_comes_back() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let home = scene.path("home");
+    let app = home.join("code/app");
+    let write = |path: &str, text: &str| {
+        let path = home.join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, text).expect("written");
+    };
+    write(
+        ".config/cofferdam/profiles/tried.toml",
+        "schema = 1\nname = \"tried\"\nprograms = [\"tried\"]\n[home]\n\
+         state = [\".local/share/tried\", \"code/tried\"]\n\
+         transcripts = [\".local/share/tried/*.jsonl\", \"code/tried/*.jsonl\"]\n",
+    );
+    write(".local/share/tried/a.json", "one");
+    write("code/tried/b.json", "two");
+    write("code/app/a.txt", "a");
+    let run = |words: &[&str]| {
+        let mut command = scene.program(words[0].as_ref(), &words[1..]);
+        command.current_dir(&app).env_remove("COFFERDAM_DATA_DIR");
+        finish(command).expect_code(0)
+    };
+    run(&["git", "init", "-q"]);
+    run(&["git", "add", "-A"]);
+    let name = ["-c", "user.name=T", "-c", "user.email=t@localhost"];
+    run(&[&["git"][..], &name, &["commit", "-q", "-m", "base"]].concat());
+    let script = "cat ~/.local/share/tried/a.json ~/code/tried/b.json; \
+                  echo s >~/.local/share/tried/s.jsonl; echo t >~/code/tried/t.jsonl; ls ~/code";
+    let own = env!("CARGO_BIN_EXE_cofferdam");
+    let words = [
+        own,
+        "task",
+        "run",
+        "--net",
+        "none",
+        "--profile",
+        "tried",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let done = run(&words).json();
+    assert_eq!(
+        done["task_result"]["stdout"], "onetwoapp\ntried\n",
+        "{done}"
+    );
+    let read = |path: &str| fs::read_to_string(home.join(path)).unwrap_or_default();
+    assert_eq!(read(".local/share/tried/s.jsonl"), "s\n");
+    assert_eq!(read("code/tried/t.jsonl"), "t\n");
 }

@@ -187,6 +187,39 @@ fn gemini_works_full_screen() {
     works_full_screen(&GEMINI);
 }
 
+/// The counterpart of the above: what is answered by the profile is asked without it.
+#[test]
+fn claude_asks_about_the_directory_where_the_profile_does_not_answer() {
+    let Some(bin) = installed(CLAUDE.name) else {
+        return;
+    };
+    let scene = Scene::new();
+    scene.repository();
+    (CLAUDE.configure)(&scene.path("home"));
+    let shown = scene.run(&["profile", "show", "claude"]).expect_code(0);
+    let text = shown.text();
+    let (without, answers) = text.split_once("[[home.answers]]").expect("answers");
+    assert!(answers.contains("hasTrustDialogAccepted"), "{answers}");
+    write(
+        &scene.path("home"),
+        ".config/cofferdam/profiles/claude.toml",
+        without,
+    );
+    let mut terminal = Terminal::new(40, 120);
+    terminal.answers = true;
+    let mut shell = terminal.shell(&scene, &|command| {
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
+        command.env("PATH", path).env("TERM", "xterm-256color");
+    });
+    terminal.expect("prompt> ");
+    let line = format!("{} claude\n", env!("CARGO_BIN_EXE_cofferdam"));
+    terminal.press(line.as_bytes());
+    terminal.expect(CLAUDE.question.expect("one"));
+    leave(&mut terminal);
+    terminal.press(b"exit\n");
+    wait(&mut shell);
+}
+
 #[test]
 fn claude_draws_for_the_size_that_the_terminal_has() {
     let Some(mut stand) = begin(&CLAUDE) else {

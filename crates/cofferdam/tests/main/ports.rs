@@ -87,6 +87,78 @@ fn a_reached_service_answers_a_run_and_a_task_and_another_does_not() {
 }
 
 #[test]
+fn what_listens_is_told_of_a_plain_run_and_of_a_task() {
+    if !has_walls() || !std::path::Path::new("/usr/bin/python3").exists() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    // It ends as soon as it is told, or after some time.
+    let script = "import socket, os, time\ns = socket.create_server(('127.0.0.1', 4321))\n\
+                  end = time.time() + 50\n\
+                  while time.time() < end and not os.path.exists('told'): time.sleep(0.02)\n";
+    for words in [
+        &["run", "--net", "none", "--"][..],
+        &["task", "run", "--isolation", "none", "--goal", "g", "--"],
+    ] {
+        let _ = std::fs::remove_file(scene.work().join("told"));
+        let start = Instant::now();
+        let before = listening(&scene).len();
+        let words = [words, &["/usr/bin/python3", "-c", script]].concat();
+        let child = scene.command(&words).spawn().expect("the program starts");
+        let told = until(|| listening(&scene).len() > before);
+        scene.write("told", "");
+        collect(child, start).expect_code(0);
+        assert!(told, "{words:?}");
+        let event = listening(&scene).swap_remove(before);
+        assert_eq!(event["data"]["port"], 4321, "{event}");
+        assert_eq!(event["data"]["state"], "listening", "{event}");
+    }
+}
+
+fn listening(scene: &Scene) -> Vec<serde_json::Value> {
+    let told = scene.run(&["events", "--type", "net.listening", "--json"]);
+    let told = told.expect_code(0).json();
+    let events = told["data"]["events"].as_array().expect("a list").iter();
+    events
+        .filter(|one| one["data"]["state"] == "listening")
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn a_service_is_reached_by_a_name_of_this_machine() {
+    if !has_walls() {
+        return;
+    }
+    let list = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let name = list.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|address| *address == "127.0.0.1")?;
+        words.find(|name| !name.ends_with("localhost") && !name.starts_with('#'))
+    });
+    let Some(name) = name else {
+        skipped("/etc/hosts has no other name for 127.0.0.1");
+        return;
+    };
+    let scene = Scene::new();
+    let port = service(1).port();
+    let reach = format!("{name}:{port}");
+    let script = format!("exec 3<>/dev/tcp/{name}/{port} && cat <&3");
+    let done = scene
+        .run(&["run", "--reach", &reach, "--", "bash", "-c", &script])
+        .expect_code(0);
+    assert_eq!(done.text(), "hello\n");
+    let far = scene.run(&["run", "--reach", "nobody-knows.example:80", "--", "true"]);
+    assert_eq!(far.code, Some(125));
+    assert!(
+        far.stderr.contains("error[unsupported_field]"),
+        "{}",
+        far.stderr
+    );
+}
+
+#[test]
 fn a_service_on_a_low_port_stands_inside_at_the_same_address() {
     if !has_walls() {
         return;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::scene::{Finished, Scene, finish};
+use crate::scene::{Finished, Scene, finish, has_walls, skipped};
 
 /// Sees whether a client reaches its registry by itself.
 #[expect(
@@ -17,7 +17,7 @@ use crate::scene::{Finished, Scene, finish};
 fn reaches(scene: &Scene, words: &[&str]) -> bool {
     let outside = scene.path("outside");
     std::fs::create_dir_all(&outside).expect("made");
-    for file in ["Cargo.toml", "package.json"] {
+    for file in ["Cargo.toml", "package.json", "go.mod", "go.sum"] {
         let _ = std::fs::copy(scene.work().join(file), outside.join(file));
     }
     std::fs::create_dir_all(outside.join("src")).expect("made");
@@ -95,7 +95,12 @@ fn inside(scene: &Scene, words: &[&str]) -> Finished {
     arguments.push("--".into());
     arguments.extend(words.iter().map(OsString::from));
     let mut command = scene.command(&[]);
-    command.args(arguments).envs(homes);
+    // Which certificates to trust is the machine's own matter.
+    let trust = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+    let trust = trust
+        .iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.args(arguments).envs(homes).envs(trust);
     finish(command)
 }
 
@@ -230,4 +235,64 @@ fn cargo_resolves_and_fetches_through_the_proxy() {
     inside(&scene, &["cargo", "fetch", "-q"]).expect_code(0);
     assert!(scene.work().join("Cargo.lock").exists());
     assert!(!reached(&scene).is_empty());
+}
+
+#[test]
+fn go_downloads_through_the_proxy() {
+    let scene = Scene::new();
+    let module = "module example.com/x\n\ngo 1.20\n\nrequire github.com/google/uuid v1.6.0\n";
+    scene.write("go.mod", module);
+    let sums = "github.com/google/uuid v1.6.0 h1:NIvaJDMOsjHA8n1jAhLSgzrAzy1Hgr+hNrb57e+94F0=\n\
+                github.com/google/uuid v1.6.0/go.mod h1:TIyPZe4MgqvfeYDBFedMoGGpEw/LqOeaOT+nhxU+yHo=\n";
+    scene.write("go.sum", sums);
+    let words = ["go", "mod", "download", "-json"];
+    if !reaches(&scene, &words) {
+        return;
+    }
+    let done = inside(&scene, &words).expect_code(0);
+    assert!(
+        done.text().contains("github.com/google/uuid"),
+        "{}",
+        done.text()
+    );
+    assert!(!reached(&scene).is_empty());
+}
+
+/// Maven takes no variable but the options of its own machine. Its registry need not be reached for
+/// this: what it asks of the proxy is told in any case.
+#[test]
+fn maven_asks_through_the_proxy() {
+    let program = std::path::Path::new("/usr/bin/mvn");
+    if !program.exists() || !has_walls() {
+        skipped("there is no mvn, or there are no walls");
+        return;
+    }
+    let scene = Scene::new();
+    scene.write(
+        "pom.xml",
+        "<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId>\
+         <version>1</version><packaging>pom</packaging></project>",
+    );
+    let words = [
+        "run",
+        "--net",
+        "restricted",
+        "--timeout",
+        "50",
+        "--",
+        "mvn",
+        "-B",
+        "-q",
+    ];
+    let repository = "-Dmaven.repo.local=repository";
+    scene.run(&[&words[..], &[repository, "dependency:resolve"]].concat());
+    let told = scene
+        .run(&["events", "--type", "net.decided", "--json"])
+        .expect_code(0)
+        .json();
+    let events = told["data"]["events"].as_array().expect("a list");
+    let refused = |event: &serde_json::Value| {
+        event["data"]["protocol"] == "connect" && event["data"]["verdict"] == "refused"
+    };
+    assert!(events.iter().any(refused), "{told}");
 }

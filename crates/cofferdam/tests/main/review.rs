@@ -142,6 +142,69 @@ fn denials_and_protected_names_of_a_live_checkout_are_shown() {
 }
 
 #[test]
+fn a_host_that_a_task_reached_is_evidence_of_its_own() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = std::io::Write::write_all(&mut client, b"hello\n");
+        }
+    });
+    let reach = address.to_string();
+    let ask = format!("cat </dev/tcp/127.0.0.1/{}", address.port());
+    let words = [
+        "task", "run", "--goal", "g", "--reach", &reach, "--json", "--",
+    ];
+    let words = [&words[..], &["bash", "-c", &ask]].concat();
+    let done = scene.run(&words).expect_code(0).json();
+    let list = done["evidence"].as_array().expect("a list");
+    let hosts: Vec<_> = list.iter().filter(|one| one["kind"] == "hosts").collect();
+    assert_eq!(hosts.len(), 1, "{done}");
+    assert_eq!(hosts[0]["summary"], json!(format!("reached {reach}")));
+    // One that reached nothing has none.
+    let done = scene
+        .run(&["task", "run", "--goal", "g", "--json", "--", "true"])
+        .expect_code(0)
+        .json();
+    let list = done["evidence"].as_array().expect("a list");
+    assert!(list.iter().all(|one| one["kind"] != "hosts"), "{done}");
+    let told = scene.run(&["evidence", "1"]).expect_code(0).text();
+    assert!(told.contains(&reach), "{told}");
+}
+
+#[test]
+fn files_are_told_with_the_command_that_changed_them() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let flags = ["--setup", "echo s >made.txt", "--verify", "true"];
+    task(&scene, &flags, "echo two >a.txt").expect_code(0);
+    let said = scene.run(&["review", "1", "--json"]).expect_code(0).json();
+    let changes = &said["tasks"][0]["changes"];
+    let command = |kind: &str| {
+        let list = changes["commands"].as_array().expect("a list");
+        let found = list.iter().find(|one| one["kind"] == kind).expect(kind);
+        found["command_id"].clone()
+    };
+    let by = |path: &str| {
+        let list = changes["files"].as_array().expect("a list");
+        let found = list.iter().find(|one| one["file"]["path"] == path);
+        found.expect(path)["commands"].clone()
+    };
+    assert_eq!(by("made.txt"), json!([command("setup")]));
+    assert_eq!(by("a.txt"), json!([command("command")]));
+    let text = scene.run(&["review", "1", "--stat"]).expect_code(0).text();
+    assert!(text.contains("-c echo s >made.txt"), "{text}");
+}
+
+#[test]
 fn nothing_to_review_names_the_last_task() {
     let scene = Scene::new();
     let text = scene.run(&["review"]).expect_code(0).text();

@@ -106,6 +106,13 @@ pub(super) fn mounts(
         frozen: BTreeSet::new(),
     };
     add_base(&mut built, facts, &home, network);
+    // What is written to a place that the view brings along does not vanish, and what it holds is to
+    // be seen beside whatever is shown below it.
+    let brings = |top: &BytePath| {
+        let mut extra = view.extra.iter();
+        extra.any(|one| one.access == Access::Write && one.target == *top)
+    };
+    built.writable.retain(|top| !brings(top));
     for grant in &reach.grants {
         add_grant(&mut built, grant);
     }

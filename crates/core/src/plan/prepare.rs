@@ -113,7 +113,7 @@ pub fn prepare(
             "changes of protected names are undone, not prevented",
         ));
     }
-    let ports = ports(policy, provider, network, &mut gaps);
+    let ports = ports(policy, facts, (provider, network), &mut gaps)?;
     let limits = limits(policy);
     let enforced_by = mechanisms(
         provider,
@@ -225,12 +225,19 @@ fn private_places(provider: ProviderKind, facts: &HostFacts, scratch: &BytePath)
 /// Plans what crosses the walls; where there is no network of its own, nothing has to.
 fn ports(
     policy: &EffectivePolicy,
-    provider: ProviderKind,
-    network: Network,
+    facts: &HostFacts,
+    (provider, network): (ProviderKind, Network),
     gaps: &mut Vec<Gap>,
-) -> PortPlan {
+) -> Result<PortPlan, Problem> {
+    let known = |name: &str| -> Vec<std::net::IpAddr> {
+        let names = facts.network.names.iter().filter(|one| one.name == name);
+        names.map(|one| one.address).collect()
+    };
+    let reach = policy.reach.iter();
     let values = PortPlan {
-        reach: policy.reach.iter().map(|one| one.value.clone()).collect(),
+        reach: reach
+            .map(|one| one.value.resolved(known))
+            .collect::<Result<_, _>>()?,
         publish: policy.publish.iter().map(|one| one.value).collect(),
     };
     let is_apart = match provider {
@@ -238,7 +245,7 @@ fn ports(
         _ => network != Network::Full,
     };
     if is_apart {
-        return values;
+        return Ok(values);
     }
     if !values.reach.is_empty() {
         let why = "the host's network is there: every address is reached, named or not";
@@ -248,7 +255,7 @@ fn ports(
         let why = "the host's network is there: every port is open outside, named or not";
         gaps.push(gap("publish", why));
     }
-    PortPlan::default()
+    Ok(PortPlan::default())
 }
 
 fn limits(policy: &EffectivePolicy) -> ResourceLimits {

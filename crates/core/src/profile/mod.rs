@@ -34,7 +34,7 @@ pub struct Profile {
     pub schema: u32,
     /// Its name: letters, digits, `-` and `_`.
     pub name: String,
-    /// The agent's name as people write it.
+    /// The agent's name as people write it; else the name above.
     pub title: String,
     /// Names of its programs, without a directory.
     pub programs: Vec<String>,

@@ -41,13 +41,16 @@ pub fn read_profile(text: &str, origin: &str) -> Result<Profile, Problem> {
     })?;
     let schema = profile_schema();
     unknown_key(&value, &schema, &schema, "").map_err(in_file)?;
-    let profile: Profile = serde_json::from_value(value).map_err(|error| {
+    let mut profile: Profile = serde_json::from_value(value).map_err(|error| {
         in_file(Problem::new(
             ErrorCode::PolicyInvalidValue,
             error.to_string(),
         ))
     })?;
     check(&profile).map_err(in_file)?;
+    if profile.title.is_empty() {
+        profile.title.clone_from(&profile.name);
+    }
     Ok(profile)
 }
 

@@ -32,6 +32,10 @@ pub struct ApplyState<'a> {
 /// `denied` for what is not kept (credentials, links, conflicts), `target_moved` where the file is not
 /// any more what it was when the agent changed it, `io`.
 pub fn apply_state(request: &ApplyState<'_>) -> Result<(), Problem> {
+    crate::workspace::as_identity(request.identity, || apply(request))
+}
+
+fn apply(request: &ApplyState<'_>) -> Result<(), Problem> {
     let change = request.change;
     let host = change.host.as_path();
     if !change.is_applicable() {

@@ -5,6 +5,9 @@
 //! transcripts, databases and listed keys come back into the real home; whatever else changed is
 //! reported and is the owner's to apply. The layer is removed after that, and a layer whose process
 //! died is settled in the same way by the next start: its record says all that is needed.
+//!
+//! Where root works for another user, everything is done as that user: no link in a home leads root
+//! to what its owner could not reach.
 
 mod answers;
 mod apply;
@@ -30,6 +33,7 @@ use cofferdam_core::profile::{KeyChange, ProfileHome, StateChangeKind};
 use cofferdam_core::spec::Identity;
 
 use crate::provider::remove_tree;
+use crate::workspace::as_identity;
 use record::HomeRecord;
 
 pub use apply::{ApplyState, apply_state};
@@ -136,11 +140,13 @@ impl HomeLayer {
     ///
     /// `io`, `storage_exhausted`: nothing of it is left then.
     pub fn seed(request: &HomeRequest<'_>) -> Result<(Self, Seeded), Problem> {
-        let made = seed::seed(request);
-        if made.is_err() {
-            remove_tree(&request.directory);
-        }
-        let (record, alive, seeded) = made?;
+        let (record, alive, seeded) = as_identity(request.identity.as_ref(), || {
+            let made = seed::seed(request);
+            if made.is_err() {
+                remove_tree(&request.directory);
+            }
+            made
+        })?;
         let layer = Self {
             directory: request.directory.clone(),
             record,
@@ -162,12 +168,18 @@ impl HomeLayer {
     /// `io` when the real home cannot be written: the layer stays what it is, and this may be called
     /// again.
     pub fn collect(&self) -> Result<HomeReport, Problem> {
-        collect::collect(&self.directory, &self.record)
+        as_identity(self.record.identity.as_ref(), || {
+            collect::collect(&self.directory, &self.record)
+        })
     }
 
     /// Removes the layer.
     pub fn remove(self) {
-        remove_tree(&self.directory);
+        // A thread that cannot take the identity on leaves it to the next start.
+        let _ = as_identity(self.record.identity.as_ref(), || {
+            remove_tree(&self.directory);
+            Ok::<_, Problem>(())
+        });
     }
 
     /// Lends the directory of the layer with what belongs to it.

@@ -44,6 +44,15 @@ pub(super) fn known(record: &HomeRecord, rules: &Rules<'_>, home: &OwnedFd) -> M
     Masker::new(values)
 }
 
+/// Tells whether a file of settings holds a value whose key looks secret.
+pub(super) fn has_any(path: &Path) -> bool {
+    let mut values = Vec::new();
+    if let Ok(bytes) = std::fs::read(path) {
+        take(path, &bytes, &mut values);
+    }
+    !values.is_empty()
+}
+
 fn take(path: &Path, bytes: &[u8], values: &mut Vec<String>) {
     match Document::read(Format::of(path), bytes) {
         Some(document) => leaves(&document.value(), false, values),

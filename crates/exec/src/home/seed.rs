@@ -18,7 +18,7 @@ use super::files::{Found, open_beneath, open_directory, problem, walk};
 use super::record::{Copied, HOME, HomeRecord, SEED, Source, Stamp, hold};
 use super::rules::{DATABASE_PARTS, Rules, glob_set};
 use super::write;
-use super::{HomeRequest, Seeded};
+use super::{HomeRequest, Seeded, secrets};
 
 /// Entries of one source that are looked at.
 const ENTRIES: usize = 50_000;
@@ -26,6 +26,8 @@ const ENTRIES: usize = 50_000;
 const BYTES: u64 = 2 << 30;
 /// Bytes of a file that is copied in.
 const FILE_BYTES: u64 = 1 << 30;
+/// Bytes of settings that are looked into for credentials.
+const SETTINGS_BYTES: u64 = 256 << 10;
 /// Tries to get a database whole while somebody writes to it.
 const TRIES: usize = 3;
 /// Things left out that are named one by one.
@@ -97,7 +99,10 @@ pub(super) fn seed(request: &HomeRequest<'_>) -> Result<(HomeRecord, File, Seede
                 seeded.files += 1;
                 seeded.bytes += copied.layer.size;
                 let path = BytePath::from(candidate.path.as_path());
-                if rules.is_secret(&candidate.path) {
+                if rules.is_secret(&candidate.path)
+                    || may_hold_secrets(candidate)
+                        && secrets::has_any(&request.directory.join(HOME).join(&candidate.path))
+                {
                     seeded.credentials.push(path.clone());
                 }
                 record.seeded.insert(path, copied);
@@ -136,6 +141,14 @@ pub(super) fn seed(request: &HomeRequest<'_>) -> Result<(HomeRecord, File, Seede
     record.write(&request.directory)?;
     seeded.credentials.sort();
     Ok((record, alive, seeded))
+}
+
+/// Tells whether a file is settings in which keys may stand: neither a transcript nor large.
+fn may_hold_secrets(candidate: &Candidate) -> bool {
+    let end = candidate.path.extension();
+    !candidate.back
+        && candidate.size < SETTINGS_BYTES
+        && end.is_some_and(|end| end == "json" || end == "jsonc" || end == "toml" || end == "env")
 }
 
 fn make_private(path: &Path, identity: Option<&Identity>) -> Result<(), Problem> {

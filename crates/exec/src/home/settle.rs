@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
+use cofferdam_core::spec::Identity;
 
 use super::record::{HomeRecord, hold};
 use super::{HomeLayer, HomeReport};
 use crate::provider::remove_tree;
+use crate::workspace::as_identity;
 
 /// Age up to which a layer without a record is one that is being made.
 const FRESH: Duration = Duration::from_mins(1);
@@ -42,49 +44,60 @@ impl HomesLeft {
     }
 }
 
-/// Settles the layers below a directory whose processes died.
-pub fn homes_left(homes: &Path) -> Vec<HomesLeft> {
-    let mut all = Vec::new();
+/// Settles the layers below a directory whose processes died, as the user to whom it belongs, where
+/// that is not the caller.
+pub fn homes_left(homes: &Path, owner: Option<&Identity>) -> Vec<HomesLeft> {
     let Ok(entries) = std::fs::read_dir(homes) else {
-        return all;
+        return Vec::new();
     };
-    for entry in entries.flatten() {
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            continue;
-        }
-        let directory = entry.path();
+    let directories = entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    directories
+        .filter_map(|entry| one_left(entry.path(), owner))
+        .collect()
+}
+
+fn one_left(directory: PathBuf, owner: Option<&Identity>) -> Option<HomesLeft> {
+    let held = as_identity(owner, || {
         if !directory.join(super::record::RECORD).exists() && is_fresh(&directory) {
             // Somebody is making it.
-            continue;
+            return Ok(None);
         }
-        let Ok(Some(alive)) = hold(&directory) else {
-            continue;
-        };
-        if !waits_until_unused(&directory) {
-            // Something of it is still there: the next start looks again.
-            continue;
-        }
-        let Some(record) = HomeRecord::read(&directory) else {
+        hold(&directory)
+    });
+    let alive = held.ok().flatten()?;
+    // By whoever calls: what runs in it may be hidden from its own user.
+    if !waits_until_unused(&directory) {
+        // Something of it is still there: the next start looks again.
+        return None;
+    }
+    let settled = as_identity(owner, || {
+        let Some(mut record) = HomeRecord::read(&directory) else {
             // It died before anything was copied in, so nothing ran in it.
             if !directory.join(super::record::RECORD).exists() {
                 remove_tree(&directory);
             }
-            continue;
+            return Ok::<_, Problem>(None);
         };
-        let layer = HomeLayer {
-            directory: directory.clone(),
-            record,
-            _alive: alive,
-        };
-        all.push(HomesLeft {
-            task: layer.record.task.clone(),
-            profile: layer.record.profile.clone(),
-            report: layer.collect(),
-            layer: Some(layer),
-            directory,
-        });
-    }
-    all
+        // Whoever owns the directory may have written the record: it never says as whom to act.
+        record.identity = owner.cloned();
+        let report = super::collect::collect(&directory, &record);
+        Ok(Some((record, report)))
+    });
+    let (record, report) = settled.ok().flatten()?;
+    let layer = HomeLayer {
+        directory: directory.clone(),
+        record,
+        _alive: alive,
+    };
+    Some(HomesLeft {
+        task: layer.record.task.clone(),
+        profile: layer.record.profile.clone(),
+        report,
+        layer: Some(layer),
+        directory,
+    })
 }
 
 fn is_fresh(directory: &Path) -> bool {

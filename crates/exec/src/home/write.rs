@@ -166,7 +166,11 @@ pub(super) fn merge_lock(homes: &Path, real: &Path) -> io::Result<File> {
     use std::os::unix::ffi::OsStrExt as _;
     let digest = cofferdam_core::spec::Digest::of(real.as_os_str().as_bytes());
     let path: PathBuf = homes.join(format!("{}.lock", &digest.as_str()[..16]));
-    let file = File::options().create(true).append(true).open(path)?;
+    let file = match File::options().create(true).append(true).open(&path) {
+        // One that somebody else made does as well.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(&path)?,
+        other => other?,
+    };
     file.lock()?;
     Ok(file)
 }

@@ -11,6 +11,7 @@ mod git;
 mod git_config;
 mod git_index;
 mod git_portable;
+mod names;
 mod paths;
 mod person;
 mod policy_files;
@@ -101,7 +102,7 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
         surroundings.get("PATH"),
         &[root, data_dir],
     );
-    let network = dev_hosts::look(&dev_hosts::Look {
+    let mut network = dev_hosts::look(&dev_hosts::Look {
         surroundings,
         data_dir,
         policy,
@@ -110,6 +111,7 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
         root,
         repository: repository.as_ref(),
     });
+    network.names = names::look(policy);
     let shell = ["/bin/bash", "/usr/bin/bash"]
         .into_iter()
         .find(|path| Path::new(path).exists())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cofferdam_core::event::{Severity, event_type};
+use cofferdam_core::event::event_type;
 use cofferdam_core::ports::{PublishedPort, ReachAddress};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -16,14 +16,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde_json::json;
 
 use super::connection::{Connection, Dial};
-use super::table::{Listening, Tables};
-use super::{Listener, Route, State, Teller, outer_listeners};
+use super::lookout::Lookout;
+use super::{Listener, Route, State, outer_listeners};
 use crate::backend::InnerNetwork;
 
 /// Time between two looks at what listens inside.
 const LOOK: Duration = Duration::from_millis(250);
-/// The same where nothing is opened for it, after a first look: it is told, and nobody waits.
-const LOOK_SELDOM: Duration = Duration::from_secs(1);
 /// Connections at once; more wait to be taken. Each costs two descriptors.
 const MOST_CONNECTIONS: usize = 256;
 /// Ports that are opened outside at once without having been named.
@@ -70,15 +68,10 @@ struct Joined {
 
 pub(super) struct Forwarder {
     state: Arc<State>,
-    teller: Teller,
-    network: Arc<dyn InnerNetwork>,
+    lookout: Lookout,
     listeners: Vec<Listener>,
     connections: Vec<Joined>,
-    /// Opened at the first look where nothing is published: most enclosures end before.
-    tables: Option<Tables>,
-    is_published: bool,
     automatic: bool,
-    listening: Listening,
     /// Ports that were opened outside because something inside listens there.
     opened: BTreeMap<u16, PublishedPort>,
     reached: BTreeSet<ReachAddress>,
@@ -90,27 +83,19 @@ pub(super) struct Forwarder {
 impl Forwarder {
     pub(super) fn new(
         state: Arc<State>,
-        teller: Teller,
-        network: Arc<dyn InnerNetwork>,
+        lookout: Lookout,
         listeners: Vec<Listener>,
-        tables: Option<Tables>,
         automatic: bool,
     ) -> Self {
-        let is_published = tables.is_some();
-        let first = if is_published { Duration::ZERO } else { LOOK };
         Self {
-            is_published,
             state,
-            teller,
-            network,
+            lookout,
             listeners,
             connections: Vec::new(),
-            tables,
             automatic,
-            listening: Listening::new(),
             opened: BTreeMap::new(),
             reached: BTreeSet::new(),
-            next_look: Instant::now() + first,
+            next_look: Instant::now(),
             paused_until: None,
             buffer: vec![0; CHUNK],
         }
@@ -121,8 +106,7 @@ impl Forwarder {
         while !self.state.stop.load(Ordering::Acquire) {
             if Instant::now() >= self.next_look {
                 self.look();
-                let pause = if self.is_published { LOOK } else { LOOK_SELDOM };
-                self.next_look = Instant::now() + pause;
+                self.next_look = Instant::now() + LOOK;
             }
             let (accepting, ready) = self.wait();
             let (taken, moved) = ready.split_at(accepting.min(ready.len()));
@@ -187,7 +171,7 @@ impl Forwarder {
 
     fn advance(&mut self, ready: &[PollFlags]) {
         let mut sides = ready.chunks_exact(2);
-        let (network, buffer) = (&self.network, &mut self.buffer);
+        let (network, buffer) = (&self.lookout.network, &mut self.buffer);
         self.connections.retain_mut(|one| {
             let Some([near, far]) = sides.next() else {
                 return true;
@@ -226,7 +210,7 @@ impl Forwarder {
                     Connection::begin(near, std::iter::once(*at).chain(others), &Outside)
                 }
                 Route::Publish { inside } => {
-                    let dial = Inside(self.network.as_ref());
+                    let dial = Inside(self.lookout.network.as_ref());
                     Connection::begin(near, self.targets(*inside), &dial)
                 }
             };
@@ -243,7 +227,7 @@ impl Forwarder {
     fn targets(&self, port: u16) -> Vec<SocketAddr> {
         let mut addresses: Vec<IpAddr> =
             vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        if let Some(seen) = self.listening.get(&port) {
+        if let Some(seen) = self.lookout.listening.get(&port) {
             // What listens everywhere listens on loopback, too.
             addresses.extend(
                 seen.iter()
@@ -264,36 +248,17 @@ impl Forwarder {
 
     /// Looks at what listens inside, and tells what is new and what is gone.
     fn look(&mut self) {
-        if self.tables.is_none() {
-            self.tables = self.network.open_socket_tables().ok().map(Tables::new);
-        }
-        // A list that cannot be read tells nothing, neither of beginnings nor of ends.
-        let own = || self.network.own_listeners();
-        let Some(Ok(now)) = self.tables.as_ref().map(|tables| tables.read(own)) else {
-            return;
-        };
-        let gone: Vec<u16> = self
-            .listening
-            .keys()
-            .filter(|port| !now.contains_key(port))
-            .copied()
-            .collect();
-        for port in gone {
+        let changed = self.lookout.look();
+        for port in changed.gone {
             let closed = self.opened.remove(&port);
             if closed.is_some() {
                 self.listeners.retain(
                     |one| !matches!(one.route, Route::Publish { inside } if inside == port),
                 );
             }
-            self.tell_listening(port, "gone", None);
+            self.lookout.tell_listening(port, "gone", None);
         }
-        let new: Vec<u16> = now
-            .keys()
-            .filter(|port| !self.listening.contains_key(port))
-            .copied()
-            .collect();
-        self.listening = now;
-        for port in new {
+        for port in changed.new {
             let named = self
                 .listeners
                 .iter()
@@ -305,9 +270,9 @@ impl Forwarder {
                 Some(opened) => Some(opened.address.clone()),
                 None => named.then(|| self.named_address(port)).flatten(),
             };
-            self.tell_listening(port, "listening", address);
+            self.lookout.tell_listening(port, "listening", address);
             if let Some(opened) = opened {
-                self.state.publish(&self.teller, opened);
+                self.state.publish(&self.lookout.teller, opened);
             }
         }
     }
@@ -331,30 +296,14 @@ impl Forwarder {
         found.map(|one| one.address.clone())
     }
 
-    fn tell_listening(&self, port: u16, state: &str, published: Option<String>) {
-        let data = json!({
-            "enclosure_id": self.teller.enclosure,
-            "port": port,
-            "state": state,
-            "published": published,
-        });
-        self.tell(event_type::NET_LISTENING, data);
-    }
-
     fn tell_reached(&self, service: &ReachAddress) {
         let data = json!({
-            "enclosure_id": self.teller.enclosure,
+            "enclosure_id": self.lookout.teller.enclosure,
             "host": service.host(),
             "port": service.port(),
             "verdict": "allow",
             "rule": format!("reach {service}"),
         });
-        self.tell(event_type::NET_DECIDED, data);
-    }
-
-    fn tell(&self, kind: &str, data: serde_json::Value) {
-        let Teller { plane, subject, .. } = &self.teller;
-        // A journal that cannot be written refuses the next intent; this is no intent.
-        let _ = plane.record(subject, kind, Severity::Info, data);
+        self.lookout.tell(event_type::NET_DECIDED, data);
     }
 }

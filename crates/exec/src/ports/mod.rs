@@ -3,12 +3,13 @@
 //! A service of the outside that is reached stands inside at the same address: the keeper makes the
 //! listener there and hands it out, and whoever connects to it is joined with the service. A port of
 //! the inside that is published has a listener on loopback outside, joined with a socket that the
-//! keeper made inside. One thread for each enclosure moves the bytes; it ends with the enclosure, and
-//! with the plane in any case.
+//! keeper made inside. Where anything crosses, a thread of the enclosure's own moves the bytes; it ends
+//! with the enclosure, and with the plane in any case. What listens inside is told in any case.
 
 mod base;
 mod connection;
 mod forward;
+mod lookout;
 mod table;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 pub use base::PortBase;
 use forward::Forwarder;
+pub(crate) use lookout::Lookouts;
+use lookout::{Lookout, Watching};
 
 use crate::backend::InnerNetwork;
 use crate::plane::Plane;
@@ -34,9 +37,20 @@ use crate::run::set_nonblocking;
 
 /// The ports of one enclosure. Dropping it closes them.
 #[derive(Debug)]
-pub(crate) struct Ports {
-    state: Arc<State>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+pub(crate) struct Ports(Mutex<Serving>);
+
+/// Who sees to the ports of one enclosure.
+#[derive(Debug)]
+enum Serving {
+    /// A thread of its own.
+    Own {
+        state: Arc<State>,
+        thread: Option<JoinHandle<()>>,
+    },
+    /// Nothing crosses: whoever looks at all of them.
+    Looked { _watching: Watching },
+    /// Nobody any more; these were opened outside.
+    Ended(Vec<PublishedPort>),
 }
 
 /// What the thread and its owner share.
@@ -93,6 +107,18 @@ impl Ports {
                 format!("the ports of an enclosure cannot be served: {error}"),
             )
         };
+        let teller = Teller {
+            plane: plane.clone(),
+            subject: subject.clone(),
+            enclosure: enclosure.clone(),
+        };
+        if plan.is_empty() {
+            let lookout = Lookout::new(teller, network);
+            let watching = plane.lookouts().watch(lookout).map_err(failed)?;
+            return Ok(Self(Mutex::new(Serving::Looked {
+                _watching: watching,
+            })));
+        }
         let mut listeners = reach(plan, network.as_ref())?;
         let opened = publish(plan)?;
         let state = Arc::new(State {
@@ -101,57 +127,53 @@ impl Ports {
             stop: AtomicBool::new(false),
             published: Mutex::default(),
         });
-        let teller = Teller {
-            plane: plane.clone(),
-            subject: subject.clone(),
-            enclosure: enclosure.clone(),
-        };
         for (more, port) in opened {
             listeners.extend(more);
             state.publish(&teller, port);
         }
-        let tables = if plan.publish.is_empty() {
-            // What listens is told all the same, once the enclosure has stood for a while.
-            None
-        } else {
-            Some(table::Tables::new(
-                network.open_socket_tables().map_err(failed)?,
-            ))
-        };
         let forwarder = Forwarder::new(
             Arc::clone(&state),
-            teller,
-            network,
+            Lookout::new(teller, network),
             listeners,
-            tables,
             plan.is_automatic(),
         );
         let thread = std::thread::Builder::new()
             .name("cofferdam-ports".to_owned())
             .spawn(move || forwarder.run())
             .map_err(failed)?;
-        Ok(Self {
+        Ok(Self(Mutex::new(Serving::Own {
             state,
-            thread: Mutex::new(Some(thread)),
-        })
+            thread: Some(thread),
+        })))
     }
 
     /// Lists the ports that were opened outside, also those that are closed again.
     pub(crate) fn published(&self) -> Vec<PublishedPort> {
-        lock(&self.state.published).clone()
+        match &*lock(&self.0) {
+            Serving::Own { state, .. } => lock(&state.published).clone(),
+            Serving::Looked { .. } => Vec::new(),
+            Serving::Ended(published) => published.clone(),
+        }
     }
 
     /// Asks for the end, and does not wait for it.
     pub(crate) fn stop(&self) {
-        self.state.stop.store(true, Ordering::Release);
-        let _ = rustix::io::write(&self.state.wake, &1_u64.to_ne_bytes());
+        if let Serving::Own { state, .. } = &*lock(&self.0) {
+            state.stop.store(true, Ordering::Release);
+            let _ = rustix::io::write(&state.wake, &1_u64.to_ne_bytes());
+        }
     }
 
     /// Closes everything, and waits until it is so.
     pub(crate) fn end(&self) {
         self.stop();
-        let thread = lock(&self.thread).take();
-        if let Some(thread) = thread {
+        let published = self.published();
+        let was = std::mem::replace(&mut *lock(&self.0), Serving::Ended(published));
+        if let Serving::Own {
+            thread: Some(thread),
+            ..
+        } = was
+        {
             // A thread that panicked has dropped what it held.
             let _ = thread.join();
         }

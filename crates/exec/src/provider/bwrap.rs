@@ -13,6 +13,7 @@ use cofferdam_sandbox::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
 
 use super::Occupancy;
 use super::host::{identity, setup, start_problem};
@@ -86,6 +87,7 @@ pub(super) fn enclose(
     let process = Process {
         child,
         status: Some(status),
+        inner: std::sync::OnceLock::new(),
         complaint: Some(complaint),
         _layers: Some(layers),
     };
@@ -142,17 +144,16 @@ impl Complaint {
     }
 }
 
-/// Takes a handle on the first process inside from what bubblewrap wrote about it: killing that
-/// one ends the whole namespace at once.
-pub(super) fn inner(status: &OwnedFd) -> Option<OwnedFd> {
+/// Reads which one is the first process inside from what bubblewrap wrote about it: killing that one
+/// ends the whole namespace at once.
+pub(super) fn inner(status: &OwnedFd) -> Option<Pid> {
     let mut buffer = [0; 512];
     // It is written before the keeper is executed; without it there is no such process yet.
     let count = rustix::io::read(status, &mut buffer).ok()?;
     let line = buffer[..count].split(|byte| *byte == b'\n').next()?;
     let value: serde_json::Value = serde_json::from_slice(line).ok()?;
     let pid = i32::try_from(value.get("child-pid")?.as_i64()?).ok()?;
-    let pid = rustix::process::Pid::from_raw(pid)?;
-    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+    Pid::from_raw(pid)
 }
 
 fn readable(client: &KeeperClient, limit: Duration) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use cofferdam_core::bytes::BytePath;
@@ -18,6 +18,8 @@ use cofferdam_keeper::{
 };
 use cofferdam_sandbox::{Access, PathRule, Spawned};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Pid;
 
 use super::Occupancy;
 use super::bwrap::{Complaint, inner};
@@ -50,7 +52,7 @@ pub(super) struct Shared {
     /// The number of the next of them.
     pub(super) next_kept: AtomicU64,
     /// What the plane started: the keeper itself, or bubblewrap around it.
-    process: Mutex<Option<Process>>,
+    pub(super) process: Mutex<Option<Process>>,
     pub(super) standing: AtomicBool,
     environment: Vec<Variable>,
     limiter: Arc<Limiter>,
@@ -64,7 +66,7 @@ pub(super) struct Shared {
     /// Inodes of the listeners inside that were made for the plane.
     pub(super) listeners: Mutex<BTreeSet<u64>>,
     /// Whether the keeper's first answer still waits in its channel.
-    unanswered: bool,
+    pub(super) unanswered: bool,
 }
 
 /// The processes by which a place is ended.
@@ -74,6 +76,8 @@ pub(crate) struct Process {
     pub(super) child: Spawned,
     /// Where bubblewrap tells its first process inside: killing that one ends the namespace.
     pub(super) status: Option<OwnedFd>,
+    /// That process, once it was read there.
+    pub(super) inner: OnceLock<Pid>,
     /// What is said when the walls do not stand.
     pub(super) complaint: Option<Complaint>,
     /// The cache layers that are mounted inside: free again when the processes are gone.
@@ -86,9 +90,33 @@ impl Process {
         Self {
             child,
             status: None,
+            inner: OnceLock::new(),
             complaint: None,
             _layers: None,
         }
+    }
+
+    /// Gives the first process inside as the host knows it.
+    fn inner(&self) -> Option<Pid> {
+        if self.inner.get().is_none()
+            && let Some(found) = self.status.as_ref().and_then(inner)
+        {
+            let _ = self.inner.set(found);
+        }
+        self.inner.get().copied()
+    }
+
+    /// Opens the lists of TCP sockets of the inside.
+    pub(super) fn socket_tables(&self) -> io::Result<Vec<OwnedFd>> {
+        let inner = self.inner().ok_or(io::ErrorKind::NotFound)?;
+        let open = |name: &str| {
+            let path = format!("/proc/{inner}/net/{name}");
+            rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        };
+        let mut tables = vec![open("tcp")?];
+        // A kernel without IPv6 has no list of it.
+        tables.extend(open("tcp6"));
+        Ok(tables)
     }
 }
 
@@ -217,7 +245,11 @@ impl Shared {
         let grouped = self.limiter.kill();
         let gently = wait_for(&process.child, LEAVE);
         if !gently {
-            if let Some(inner) = process.status.as_ref().and_then(inner) {
+            let inner = process.inner().and_then(|inner| {
+                let flags = rustix::process::PidfdFlags::empty();
+                rustix::process::pidfd_open(inner, flags).ok()
+            });
+            if let Some(inner) = inner {
                 let _ = cofferdam_sandbox::signal_pidfd(inner.as_fd(), SIGKILL);
             }
             let _ = cofferdam_sandbox::signal_pidfd(process.child.pidfd.as_fd(), SIGKILL);

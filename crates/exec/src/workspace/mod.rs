@@ -290,7 +290,7 @@ fn prepare_place(trees: &Path) -> Result<PathBuf, WorkspaceError> {
 ///
 /// Every file operation and every process that the work starts then acts as that user: what the
 /// user could not do by hand cannot be done by way of root.
-fn as_identity<T: Send, E: Send + From<WorkspaceError>>(
+pub(crate) fn as_identity<T: Send, E: Send + From<WorkspaceError>>(
     identity: Option<&Identity>,
     work: impl FnOnce() -> Result<T, E> + Send,
 ) -> Result<T, E> {

@@ -288,6 +288,13 @@ pub struct Saved {
     pub oid: String,
 }
 
+impl Saved {
+    /// Tells whether it is a state of the task's tree that the plane kept after a command.
+    pub fn is_snapshot(&self) -> bool {
+        self.name.starts_with("refs/cofferdam/snapshots/")
+    }
+}
+
 /// Something in the tree that is on no reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,9 @@
 //! Snapshots of the user's own checkout: every file that git does not ignore, new ones included, as
 //! a commit under `refs/cofferdam/snapshots/`, made with a private index and put back on demand.
 //!
+//! What tasks kept of their own trees, after each of their commands and at their end, can be gone to
+//! in the same way.
+//!
 //! Neither the user's index nor any branch is touched by taking one or by going back to one. Filter
 //! drivers are off, so that files are kept byte for byte and no program of a repository runs.
 
@@ -8,6 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
+use cofferdam_core::plan::TOP_LEVEL_NAMES;
 use cofferdam_core::task::{ChangeKind, ModifiedFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,14 +26,20 @@ use crate::tool::Input;
 /// Where they lie.
 const PREFIX: &str = "refs/cofferdam/snapshots";
 
-/// Snapshots that a repository keeps; the oldest go.
+/// Where the branches of tasks lie, which hold what there was at the end of each.
+const BRANCHES: &str = "refs/heads/cofferdam";
+/// Where lies what was saved of tasks, what was kept of their trees among it.
+const SAVED: &str = "refs/cofferdam/saved";
+
+/// Snapshots that a repository keeps; the oldest go. Those of tasks go with their tasks.
 pub const SNAPSHOTS_KEPT: usize = 50;
 
 /// The files of a checkout at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckoutSnapshot {
-    /// Its name: `s` and a number that counts up within the repository.
+    /// Its name: `s` and a number that counts up within the repository; of a task `t`, its run, and
+    /// the number of the command or `end`.
     pub name: String,
     /// The commit that holds it.
     pub oid: String,
@@ -87,8 +97,18 @@ impl Workspaces {
     pub fn snapshots(&self, directory: &Path) -> Result<Vec<CheckoutSnapshot>, WorkspaceError> {
         self.acting(|| {
             let found = discover(&self.git, directory)?;
-            self.list_snapshots(&found.repository)
+            self.all_snapshots(&found.repository)
         })
+    }
+
+    /// Lists those of the checkout and those of tasks.
+    fn all_snapshots(
+        &self,
+        repository: &Repository,
+    ) -> Result<Vec<CheckoutSnapshot>, WorkspaceError> {
+        let mut all = self.list(repository, &[PREFIX, BRANCHES, SAVED])?;
+        all.sort_by_key(|one| (one.taken_at, number(&one.name)));
+        Ok(all)
     }
 
     /// Lists the files that differ between two snapshots of the repository around a directory.
@@ -114,17 +134,22 @@ impl Workspaces {
     ) -> Result<RestoredSnapshot, WorkspaceError> {
         self.acting(|| {
             let checkout = self.checkout(directory)?;
-            let wanted =
-                |list: Vec<CheckoutSnapshot>| list.into_iter().find(|one| one.name == name);
-            let Some(snapshot) = wanted(self.list_snapshots(&checkout.repository)?) else {
-                return Err(WorkspaceError::State {
-                    why: format!("there is no snapshot {name} in this repository"),
-                });
-            };
+            let all = self.all_snapshots(&checkout.repository)?;
+            let snapshot = find(&all, name)?.clone();
             let before = checkout.take(&format!("before undo {name}"))?;
             let repository = &checkout.repository;
             let files = diff_trees(&self.git, repository, &before.tree, &snapshot.tree)?.files;
             let top = repository.top.as_path();
+            // What a task made of names that start programs comes in by its own door only.
+            let guarded: Vec<BytePath> = files
+                .iter()
+                .flat_map(|file| std::iter::once(&file.path).chain(&file.from))
+                .filter(|path| snapshot.name.starts_with('t') && is_protected(path))
+                .cloned()
+                .collect();
+            if !guarded.is_empty() {
+                return Err(WorkspaceError::ProtectedChanged { files: guarded });
+            }
             // Whatever is not in the snapshot before is ignored by git, and would be written over.
             if let Some(path) = files.iter().find_map(|file| in_the_way(top, file)) {
                 return Err(WorkspaceError::State {
@@ -167,20 +192,63 @@ impl Workspaces {
         &self,
         repository: &Repository,
     ) -> Result<Vec<CheckoutSnapshot>, WorkspaceError> {
+        let mut found = self.list(repository, &[PREFIX])?;
+        found.sort_by_key(|one| number(&one.name));
+        Ok(found)
+    }
+
+    fn list(
+        &self,
+        repository: &Repository,
+        places: &[&str],
+    ) -> Result<Vec<CheckoutSnapshot>, WorkspaceError> {
         let output = self
             .git
             .on(&repository.git_dir, &repository.top)
             .args([
                 "for-each-ref",
-                "--format=%(refname:lstrip=3) %(objectname) %(tree) %(creatordate:unix) %(contents:subject)",
-                PREFIX,
+                "--format=%(refname) %(objectname) %(tree) %(creatordate:unix) %(contents:subject)",
             ])
+            .args(places.iter().copied())
             .output()?;
         let text = String::from_utf8_lossy(&output).into_owned();
-        let mut found: Vec<CheckoutSnapshot> = text.lines().filter_map(read).collect();
-        found.sort_by_key(|one| number(&one.name));
-        Ok(found)
+        Ok(text.lines().filter_map(read).collect())
     }
+}
+
+/// Finds a snapshot by its name, or by the beginning of the run in the name of one of a task.
+fn find<'a>(
+    all: &'a [CheckoutSnapshot],
+    name: &str,
+) -> Result<&'a CheckoutSnapshot, WorkspaceError> {
+    let unknown = |why: String| WorkspaceError::State { why };
+    if let Some(found) = all.iter().find(|one| one.name == name) {
+        return Ok(found);
+    }
+    let short = |one: &&CheckoutSnapshot| {
+        let parts = one.name.split_once('.').zip(name.split_once('.'));
+        parts.is_some_and(|((run, which), (wanted, last))| {
+            let number = run.split_once('-').map_or(run, |(number, _)| number);
+            which == last && number == wanted
+        })
+    };
+    let mut found = all.iter().filter(short);
+    match (found.next(), found.next()) {
+        (Some(found), None) => Ok(found),
+        (Some(one), Some(other)) => Err(unknown(format!(
+            "{name} may be {} or {}",
+            one.name, other.name
+        ))),
+        (None, _) => Err(unknown(format!(
+            "there is no snapshot {name} in this repository"
+        ))),
+    }
+}
+
+fn is_protected(path: &BytePath) -> bool {
+    TOP_LEVEL_NAMES
+        .iter()
+        .any(|entry| path.is_within(&BytePath::from(entry.name)))
 }
 
 /// Gives what stands where a file is to come, a directory on the way to it included.
@@ -199,15 +267,39 @@ fn in_the_way(top: &Path, file: &ModifiedFile) -> Option<BytePath> {
 /// Reads one line of the list.
 fn read(line: &str) -> Option<CheckoutSnapshot> {
     let mut words = line.splitn(5, ' ');
-    let name = words.next()?.to_owned();
-    number(&name)?;
+    let reference = words.next()?;
+    let name = name_of(reference)?;
+    let (oid, tree) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let taken_at = words.next()?.parse().ok()?;
+    let said = words.next().unwrap_or_default().to_owned();
+    let what = match reference.strip_prefix(BRANCHES) {
+        Some(rest) => format!("the end of {}", rest.trim_start_matches('/')),
+        None => said,
+    };
     Some(CheckoutSnapshot {
         name,
-        oid: words.next()?.to_owned(),
-        tree: words.next()?.to_owned(),
-        taken_at: words.next()?.parse().ok()?,
-        what: words.next().unwrap_or_default().to_owned(),
+        oid,
+        tree,
+        taken_at,
+        what,
     })
+}
+
+/// Gives the name of the snapshot that a reference is, if it is one.
+fn name_of(reference: &str) -> Option<String> {
+    if let Some(name) = reference.strip_prefix(PREFIX) {
+        let name = name.trim_start_matches('/');
+        return number(name).map(|_| name.to_owned());
+    }
+    let below = |place: &str| reference.strip_prefix(place)?.strip_prefix('/');
+    if let Some(rest) = below(BRANCHES) {
+        let (run, worker) = rest.split_once('/')?;
+        return (!worker.contains('/')).then(|| format!("t{run}.end"));
+    }
+    let (run, rest) = below(SAVED)?.split_once('/')?;
+    let (_, which) = rest.split_once("/cofferdam/snapshots/")?;
+    let is_number = !which.is_empty() && which.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| format!("t{run}.{which}"))
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -291,13 +383,40 @@ mod tests {
 
     #[test]
     fn only_names_of_ours_are_read() {
-        let line = "s12 aa bb 1700000000 after: make it";
+        let line = "refs/cofferdam/snapshots/s12 aa bb 1700000000 after: make it";
         let read_one = read(line).unwrap();
         assert_eq!(
             (read_one.name.as_str(), read_one.what.as_str()),
             ("s12", "after: make it")
         );
-        assert_eq!(read("x12 aa bb 1 a"), None);
-        assert_eq!(read("s12 aa bb soon a"), None);
+        assert_eq!(read("refs/cofferdam/snapshots/x12 aa bb 1 a"), None);
+        assert_eq!(read("refs/cofferdam/snapshots/s12 aa bb soon a"), None);
+    }
+
+    #[test]
+    fn what_tasks_kept_has_names_too() {
+        let lines = [
+            "refs/heads/cofferdam/3-abc/fix a t 5 done",
+            "refs/cofferdam/saved/3-abc/fix/cofferdam/snapshots/1 b t 4 task 3 after setup: npm ci",
+            "refs/cofferdam/saved/3-abc/fix/tags/v1 c t 4 no",
+            "refs/heads/cofferdam/4-abc/other d t 6 done",
+        ];
+        let all: Vec<_> = lines.iter().filter_map(|line| read(line)).collect();
+        let told: Vec<_> = all
+            .iter()
+            .map(|one| (one.name.as_str(), one.what.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("t3-abc.end", "the end of 3-abc/fix"),
+                ("t3-abc.1", "task 3 after setup: npm ci"),
+                ("t4-abc.end", "the end of 4-abc/other"),
+            ]
+        );
+        assert_eq!(find(&all, "t3.1").unwrap().oid, "b");
+        assert_eq!(find(&all, "t3-abc.end").unwrap().oid, "a");
+        find(&all, "t5.end").unwrap_err();
+        find(&all, "t3").unwrap_err();
     }
 }

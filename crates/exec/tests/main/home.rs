@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::profile::{Profile, StateChange, StateChangeKind, StateContent, read_profile};
-use cofferdam_core::spec::Digest;
+use cofferdam_core::spec::{Digest, Identity};
 use cofferdam_exec::home::{
     ApplyState, HomeLayer, HomeReport, HomeRequest, Seeded, apply_state, homes_left,
 };
@@ -54,6 +54,7 @@ struct Stand {
     real: PathBuf,
     profile: Profile,
     variables: Vec<(String, PathBuf)>,
+    identity: Option<Identity>,
 }
 
 impl Stand {
@@ -66,6 +67,7 @@ impl Stand {
             top: path,
             profile: read_profile(PROFILE, "test").expect("good"),
             variables: Vec::new(),
+            identity: None,
         };
         fs::create_dir_all(stand.top.join("homes")).expect("made");
         fs::create_dir_all(&stand.real).expect("made");
@@ -89,7 +91,7 @@ impl Stand {
             real: self.real.clone(),
             workspace: &BytePath::from("/code/app"),
             variables: self.variables.clone(),
-            identity: None,
+            identity: self.identity.clone(),
         })
         .expect("seeded")
     }
@@ -479,11 +481,11 @@ fn what_a_dead_process_left_is_settled_and_what_is_in_use_is_not() {
         "n",
     );
     let homes = stand.top.join("homes");
-    assert!(homes_left(&homes).is_empty(), "its process lives");
+    assert!(homes_left(&homes, None).is_empty(), "its process lives");
     // As a process that is killed leaves it: the lock goes, the directory stays.
     let directory = layer.directory().to_owned();
     drop(layer);
-    let mut left = homes_left(&homes);
+    let mut left = homes_left(&homes, None);
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].task, "t");
     assert_eq!(
@@ -530,4 +532,113 @@ fn a_change_is_applied_by_its_owner_and_only_where_nothing_moved() {
     assert_eq!(problem.code.as_str(), "target_moved");
     change.secret = true;
     assert_eq!(apply(&change).expect_err("secret").code.as_str(), "denied");
+}
+
+/// Gives everything below a place with its owner.
+fn owners(place: &Path, into: &mut Vec<(PathBuf, u32)>) {
+    let metadata = place.symlink_metadata().expect("there");
+    into.push((place.to_owned(), metadata.uid()));
+    if metadata.is_dir() {
+        for entry in fs::read_dir(place).expect("readable").flatten() {
+            owners(&entry.path(), into);
+        }
+    }
+}
+
+#[test]
+fn where_root_works_for_another_user_it_reads_and_writes_as_that_user() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let mut stand = Stand::new();
+    let owner = Identity {
+        uid: 12345,
+        gid: 12345,
+        groups: vec![12345],
+    };
+    stand.identity = Some(owner.clone());
+    stand.real(".agent/settings.json", "{}");
+    stand.real(
+        ".agent/credentials.json",
+        "{\"oauth\": {\"token\": \"old\"}}",
+    );
+    // What root alone can read, and a link of that user's to it in the place of state.
+    let roots = stand.top.join("roots");
+    write(
+        &roots.join("secret.json"),
+        "{\"oauth\": {\"token\": \"of root\"}}",
+    );
+    fs::set_permissions(&roots, fs::Permissions::from_mode(0o700)).expect("set");
+    symlink(&roots, stand.real.join(".agent/projects")).expect("linked");
+    symlink(roots.join("secret.json"), stand.real.join(".agent.json")).expect("linked");
+    let mut all = Vec::new();
+    for place in [&stand.real, &stand.top.join("homes")] {
+        owners(place, &mut all);
+    }
+    for (path, _) in all {
+        std::os::unix::fs::lchown(path, Some(12345), Some(12345)).expect("given");
+    }
+    fs::set_permissions(&stand.top, fs::Permissions::from_mode(0o755)).expect("set");
+
+    let (layer, _) = stand.seed("t");
+    let home = layer.home();
+    assert!(home.join(".agent/settings.json").exists());
+    let stolen = fs::read_to_string(home.join(".agent.json")).unwrap_or_default();
+    assert!(!stolen.contains("of root"), "{stolen}");
+    assert!(!home.join(".agent/projects/secret.json").exists());
+
+    write(
+        &home.join(".agent/credentials.json"),
+        "{\"oauth\": {\"token\": \"new\"}}",
+    );
+    write(&home.join(".agent/hook"), "evil");
+    let directory = layer.directory().to_owned();
+    drop(layer);
+    // It died; and that user wrote into the record that everything belongs to root.
+    let record = fs::read_to_string(directory.join("record.json")).expect("there");
+    let record = record.replace("12345", "0");
+    write(&directory.join("record.json"), &record);
+    let mut left = homes_left(&stand.top.join("homes"), Some(&owner));
+    let report = left[0].report.as_ref().expect("collected");
+    assert_eq!(came_back(report), [".agent/credentials.json"]);
+    assert!(stand.read(".agent/credentials.json").contains("new"));
+    let hook = &report.changes[0];
+    apply_state(&ApplyState {
+        change: &StateChange {
+            path: hook.path.clone(),
+            host: hook.host.clone(),
+            what: hook.what,
+            secret: false,
+            keys: Vec::new(),
+            before: None,
+            after: Some(kept(b"evil")),
+            diff: String::new(),
+            masked: false,
+        },
+        after: Some(b"evil"),
+        identity: Some(&owner),
+    })
+    .expect("applied");
+    left.remove(0).remove();
+    let mut all = Vec::new();
+    owners(&stand.real, &mut all);
+    owners(&stand.top.join("homes"), &mut all);
+    let foreign: Vec<_> = all.iter().filter(|(_, uid)| *uid != 12345).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    assert!(!directory.exists());
+}
+
+#[test]
+fn a_key_in_plain_settings_is_a_credential_too() {
+    let stand = Stand::new();
+    let settings = "{\"env\": {\"MODEL_API_KEY\": \"sk-1234567890\"}}";
+    stand.real(".agent/settings.json", settings);
+    stand.real(
+        ".agent/other.json",
+        "{\"env\": {\"MODEL_URL\": \"http://127.0.0.1\"}}",
+    );
+    let (_layer, seeded) = stand.seed("t");
+    let named: Vec<String> = seeded.credentials.iter().map(ToString::to_string).collect();
+    assert_eq!(named, [".agent/settings.json"]);
 }

@@ -301,6 +301,20 @@ fn the_environment_leads_clients_to_the_proxy() {
         );
     }
     assert!(shown.stdout.contains("no_proxy=127.0.0.1,localhost,::1"));
+    // Clients that look at nothing of that have their own.
+    let own = run(&enclosure, "env | sort");
+    let java = format!(
+        "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort={EGRESS_PORT} -Dhttps.proxyHost=127.0.0.1 \
+         -Dhttps.proxyPort={EGRESS_PORT} -Dhttp.nonProxyHosts=127.0.0.1|localhost"
+    );
+    for line in [
+        format!("MAVEN_OPTS={java}\n"),
+        format!("GRADLE_OPTS={java}\n"),
+        format!("YARN_HTTPS_PROXY={proxy}\n"),
+        "NODE_USE_ENV_PROXY=1\n".to_owned(),
+    ] {
+        assert!(own.stdout.contains(&line), "{line}: {}", own.stdout);
+    }
     let git = run(&enclosure, "git config --global --list | grep insteadof");
     assert!(
         git.stdout
@@ -308,6 +322,29 @@ fn the_environment_leads_clients_to_the_proxy() {
         "{}",
         git.output
     );
+}
+
+#[test]
+fn where_two_commands_run_nothing_is_said_of_which_it_was() {
+    let Some(scene) = Scene::new(None) else {
+        return;
+    };
+    let enclosure = scene.enclose(&["origin.test"], &[]);
+    let begun = scene.place.path().join("work/begun");
+    let (waiting, asking) = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&enclosure, "mkfifo go && touch begun && cat go"));
+        while !begun.exists() {
+            std::thread::park_timeout(std::time::Duration::from_millis(5));
+        }
+        let asking = run(&enclosure, &format!("{}; echo >go", get("other.test")));
+        (waiting.join().expect("an outcome"), asking)
+    });
+    // Both are told: one of them it was.
+    assert_eq!(waiting.denials, asking.denials);
+    assert_eq!(asking.denials[0].subject, "other.test:80");
+    let decided = scene.events(event_type::NET_DECIDED);
+    assert_eq!(decided.len(), 1, "{decided:?}");
+    assert!(decided[0]["command_id"].is_null(), "{decided:?}");
 }
 
 /// Answers every question alike, from another thread.

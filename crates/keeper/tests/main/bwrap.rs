@@ -191,7 +191,7 @@ fn sockets_and_their_lists_are_those_of_the_inside() {
     let folder = tempfile::tempdir().expect("a folder");
     let inside = enclose(&program, folder.path(), &[], &setup());
     let keeper = inside.keeper.as_ref().expect("there");
-    let tables = keeper.open_socket_tables().expect("lists");
+    let tables = keeper.open_socket_tables(false).expect("lists");
     let listed = |port: u16| {
         let mut text = vec![0; 64 * 1024];
         let length = rustix::io::pread(&tables[0], &mut text[..], 0).expect("a list");

@@ -3,22 +3,37 @@
 use std::path::PathBuf;
 
 use cofferdam_core::bytes::BytePath;
-use cofferdam_core::error::Problem;
+use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::operation::CommandForm;
 use cofferdam_core::plan::{self, WorkspaceView, choose_provider, looks_secret};
 use cofferdam_core::policy::{EffectivePolicy, Layer, Sourced};
 use cofferdam_core::profile::{Profile, TerminalNeed};
-use cofferdam_core::spec::{Access, EnclosureSpec, ProviderKind, Variable};
+use cofferdam_core::spec::{Access, EnclosureSpec, Identity, ProviderKind, Variable};
 use cofferdam_exec::home::{HomeLayer, HomeReport, HomeRequest};
+use serde::{Deserialize, Serialize};
 
 use crate::host::Resolved;
 use crate::runtime::Runtime;
+use crate::scribe::to_value;
+
+/// Where it is noted for whom private homes were made elsewhere.
+const ELSEWHERE: &str = "homes-of-others";
+
+/// Where private homes of agents lie that work as another user.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HomesOfAnother {
+    pub(crate) homes: BytePath,
+    pub(crate) owner: Identity,
+}
 
 /// One agent at work.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) profile: Profile,
     layer: Option<HomeLayer>,
+    /// Whose home it is, where that is not the caller's.
+    pub(crate) identity: Option<Identity>,
     /// The command with what the profile adds.
     pub(crate) command: CommandForm,
     /// Variables for the command alone.
@@ -47,6 +62,9 @@ impl Agent {
         let mut agent = Self {
             command: command.clone(),
             layer: None,
+            identity: facts
+                .acts_for_another()
+                .then(|| facts.owner.identity.clone()),
             environment: Vec::new(),
             said: Vec::new(),
             credentials: Vec::new(),
@@ -127,8 +145,8 @@ impl Agent {
 
     fn seed(&mut self, runtime: &Runtime, resolved: &Resolved, task: &str) -> Result<(), Problem> {
         let facts = &resolved.facts;
-        let is_own = !facts.acts_for_another();
-        let homes = runtime.homes(resolved);
+        let is_own = self.identity.is_none();
+        let homes = runtime.homes(resolved)?;
         let named = |name: &str| runtime.surroundings.path(name).map(PathBuf::from);
         let request = HomeRequest {
             rules: &self.profile.home,
@@ -145,7 +163,7 @@ impl Agent {
                 .filter(|_| is_own)
                 .filter_map(|moved| Some((moved.variable.clone(), named(&moved.variable)?)))
                 .collect(),
-            identity: (!is_own).then(|| facts.owner.identity.clone()),
+            identity: self.identity.clone(),
         };
         let (layer, seeded) = HomeLayer::seed(&request)?;
         self.seeded = (seeded.files, seeded.bytes);
@@ -197,13 +215,36 @@ impl Agent {
 
 impl Runtime {
     /// Gives the directory of private homes: where the workspace's owner can reach them.
-    fn homes(&self, resolved: &Resolved) -> PathBuf {
-        if resolved.facts.acts_for_another() {
-            let home = resolved.facts.owner.home.as_path();
-            home.join(".local/share/cofferdam/homes")
-        } else {
-            self.own_homes()
+    fn homes(&self, resolved: &Resolved) -> Result<PathBuf, Problem> {
+        let facts = &resolved.facts;
+        if !facts.acts_for_another() {
+            return Ok(self.own_homes());
         }
+        let place = HomesOfAnother {
+            homes: facts.owner.home.join(b".local/share/cofferdam/homes"),
+            owner: facts.owner.identity.clone(),
+        };
+        // The next start looks there, too, and is told by nobody but us as whom.
+        let directory = self.data_dir.join(ELSEWHERE);
+        let path = directory.join(format!("{}.json", place.owner.uid));
+        let text = to_value(&place)?.to_string();
+        std::fs::create_dir_all(&directory)
+            .and_then(|()| std::fs::write(&path, text))
+            .map_err(|error| {
+                let what = format!("{} cannot be written: {error}", path.display());
+                Problem::new(ErrorCode::Io, what)
+            })?;
+        Ok(place.homes.as_path().to_owned())
+    }
+
+    /// Lists the directories of private homes that were made for others.
+    pub(crate) fn homes_of_others(&self) -> Vec<HomesOfAnother> {
+        let entries = std::fs::read_dir(self.data_dir.join(ELSEWHERE));
+        let texts = entries.into_iter().flatten().flatten();
+        texts
+            .filter_map(|entry| std::fs::read(entry.path()).ok())
+            .filter_map(|text| serde_json::from_slice(&text).ok())
+            .collect()
     }
 
     /// Gives the directory of private homes of the caller's own.

@@ -4,6 +4,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{EventFilter, Severity, Subject, event_type};
 use cofferdam_core::profile::{StateChange, StateChangeKind, StateContent};
+use cofferdam_core::spec::Identity;
 use cofferdam_exec::home::{ApplyState, HomeReport, LayerChange, apply_state, homes_left};
 use cofferdam_journal::{Journal, Query};
 use serde_json::{Value, json};
@@ -66,7 +67,7 @@ impl Agent {
             return Ok(());
         };
         let report = collected?;
-        let told = Told::new(runtime, &report, &self.profile.name)?;
+        let told = Told::new(runtime, &report, &self.profile.name, self.identity.as_ref())?;
         runtime.note(&report.notes);
         let has_changes = told.changes.is_some();
         if has_changes {
@@ -95,7 +96,7 @@ impl Agent {
             }
         };
         let runtime = course.runtime;
-        let told = Told::new(runtime, &report, &self.profile.name)?;
+        let told = Told::new(runtime, &report, &self.profile.name, self.identity.as_ref())?;
         for note in &report.notes {
             tell(course, note.clone());
         }
@@ -135,7 +136,12 @@ impl Told {
         lines
     }
 
-    fn new(runtime: &Runtime, report: &HomeReport, profile: &str) -> Result<Self, Problem> {
+    fn new(
+        runtime: &Runtime,
+        report: &HomeReport,
+        profile: &str,
+        owner: Option<&Identity>,
+    ) -> Result<Self, Problem> {
         let journal = runtime.journal().as_ref();
         let changes = report
             .changes
@@ -171,7 +177,12 @@ impl Told {
         let changes = if changes.is_empty() {
             None
         } else {
-            Some(json!({"kind": AGENT_STATE, "profile": profile, "state": to_value(&changes)?}))
+            let state = to_value(&changes)?;
+            let mut data = json!({"kind": AGENT_STATE, "profile": profile, "state": state});
+            if let Some(owner) = owner {
+                data["owner"] = to_value(owner)?;
+            }
+            Some(data)
         };
         Ok(Self {
             home,
@@ -209,7 +220,16 @@ impl Runtime {
     /// Settles the private homes of processes that died: what may come back comes back.
     pub(crate) fn settle_homes(&self) -> Result<Vec<String>, Problem> {
         let mut said = Vec::new();
-        for left in homes_left(&self.own_homes()) {
+        let own = homes_left(&self.own_homes(), None);
+        let mut all: Vec<_> = own.into_iter().map(|left| (left, None)).collect();
+        for other in self.homes_of_others() {
+            let left = homes_left(other.homes.as_path(), Some(&other.owner));
+            all.extend(
+                left.into_iter()
+                    .map(|left| (left, Some(other.owner.clone()))),
+            );
+        }
+        for (left, owner) in all {
             let report = match &left.report {
                 Ok(report) => report,
                 Err(problem) => {
@@ -221,7 +241,7 @@ impl Runtime {
                 }
             };
             let subject = self.subject_of(&left.task);
-            let mut told = Told::new(self, report, &left.profile)?;
+            let mut told = Told::new(self, report, &left.profile, owner.as_ref())?;
             told.home["step"] = "settled".into();
             self.scribe.record(told.lines(&subject))?;
             said.push(format!(
@@ -248,6 +268,12 @@ impl Runtime {
     ///
     /// `task_unknown`, and when the journal cannot be read.
     pub fn agent_state(&self, task: &str) -> Result<Vec<StateChange>, Problem> {
+        let changes = self.state_of(task)?;
+        Ok(changes.into_iter().map(|(change, _)| change).collect())
+    }
+
+    /// Lists them with whose home it is, where that was not the caller's.
+    fn state_of(&self, task: &str) -> Result<Vec<(StateChange, Option<Identity>)>, Problem> {
         let ledger = Ledger::read(self.journal().as_ref(), false)?;
         let subject = &ledger.find(task)?.subject;
         let mut changes = Vec::new();
@@ -269,7 +295,11 @@ impl Runtime {
                 if event.task == subject.task && event.data["kind"] == AGENT_STATE {
                     let state = event.data["state"].clone();
                     let list: Vec<StateChange> = serde_json::from_value(state).unwrap_or_default();
-                    changes.extend(list);
+                    let owner: Option<Identity> = event
+                        .data
+                        .get("owner")
+                        .and_then(|owner| serde_json::from_value(owner.clone()).ok());
+                    changes.extend(list.into_iter().map(|change| (change, owner.clone())));
                 }
             }
             after = page.next();
@@ -291,10 +321,10 @@ impl Runtime {
         let entry = ledger.find(task)?;
         let number = entry.number;
         let wanted = BytePath::from(path.trim_start_matches("~/"));
-        let change = self
-            .agent_state(task)?
+        let (change, owner) = self
+            .state_of(task)?
             .into_iter()
-            .rfind(|change| change.path == wanted)
+            .rfind(|(change, _)| change.path == wanted)
             .ok_or_else(|| {
                 Problem::new(
                     ErrorCode::InvalidRequest,
@@ -312,7 +342,7 @@ impl Runtime {
         apply_state(&ApplyState {
             change: &change,
             after: after.as_deref(),
-            identity: None,
+            identity: owner.as_ref(),
         })?;
         let what: StateChangeKind = change.what;
         let data = json!({"step": "applied", "path": change.path, "what": what});

@@ -341,7 +341,7 @@ fn not_brought_in(harvest: &Harvest) -> Vec<String> {
     }
     // In the words in which the end of the task tells them.
     lines.extend(rescued(harvest));
-    for saved in &harvest.saved {
+    for saved in harvest.saved.iter().filter(|one| !one.is_snapshot()) {
         lines.push(format!("{} is kept under {}", saved.name, saved.reference));
     }
     for unsaved in &harvest.unsaved {

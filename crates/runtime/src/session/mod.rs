@@ -158,6 +158,7 @@ impl Runtime {
     ) -> Result<SessionResult, Problem> {
         let entry = self.sessions.find(&request.session)?;
         let form = command_form(request.command, request.argv)?;
+        let words = form.summary();
         let (script, form) = match form {
             CommandForm::Shell(text) => (Some(text), None),
             form @ CommandForm::Argv(_) => (None, Some(form)),
@@ -219,6 +220,9 @@ impl Runtime {
         } = end;
         if session_reset {
             self.tell_reset(&entry, "walls_lost");
+        }
+        if self.keeps_snapshots() {
+            self.keep_after(&entry.terms.policy, &words, &subject);
         }
         Ok(SessionResult {
             session_id: entry.terms.id.clone(),

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::course::Course;
 use super::draft::Draft;
-use super::measure::{self, Measured, Snapshot};
+use super::measure::{self, Measured, Snapshot, Store};
 use super::overview::TaskState;
 use super::place::{self, Place, Prepared, Walls};
 use super::request::{TaskProgress, TaskRunRequest};
@@ -308,8 +308,8 @@ fn work(
     // A tree is measured whole at its end; what set-up made is told apart where there is one.
     let is_tree = matches!(prepared.place, Place::Tree(_));
     let mut before = match prepared.place {
-        Place::Live => measure::snapshot(&enclosure),
-        Place::Tree(_) if !steps.is_empty() => measure::snapshot(&enclosure),
+        Place::Live => measure::snapshot(&enclosure, Store::Apart),
+        Place::Tree(_) if !steps.is_empty() => measure::snapshot(&enclosure, Store::Own),
         _ => None,
     };
     draft.is_credited = is_tree && !steps.is_empty();
@@ -326,8 +326,17 @@ fn work(
         });
         draft.touched = true;
         let command = set_up(course, resolved, &enclosure, step, directory)?;
-        if is_tree {
-            before = credit(course, &enclosure, before.as_ref(), &command);
+        if let Place::Tree(tree) = &prepared.place {
+            let after = credit(course, &enclosure, before.as_ref(), &command);
+            if let Some(after) = after
+                .as_ref()
+                .filter(|after| before.as_ref() != Some(after))
+            {
+                let what = format!("task {} after setup: {step}", course.number);
+                let base = tree.record.measured_from();
+                measure::keep(&enclosure, after, base, index + 1, &what);
+            }
+            before = after;
         }
     }
     course.enter(TaskState::Running);
@@ -376,13 +385,14 @@ fn credit(
     before: Option<&Snapshot>,
     command: &CommandId,
 ) -> Option<Snapshot> {
-    let measured = measure::since(enclosure, before?)?;
+    let before = before?;
+    let measured = measure::since(enclosure, before)?;
     if !measured.files.is_empty() {
         let mut data = file_changes(&measured.files);
         data["command_id"] = command.as_str().into();
         course.say(event_type::FILE_CHANGED, Severity::Info, data);
     }
-    measured.tree.map(Snapshot)
+    measured.tree.map(|tree| before.at(tree))
 }
 
 fn set_up(

@@ -1,7 +1,9 @@
-//! What a task changed where it worked in the user's own checkout.
+//! What a task changed, command by command.
 //!
-//! git runs inside the walls, with a private index and a private store of objects in the enclosure's
-//! own temporary directory: neither the user's index nor the user's repository is written.
+//! git runs inside the walls with a private index. In the user's own checkout it has a private store of
+//! objects in the enclosure's own temporary directory, too: neither the user's index nor the user's
+//! repository is written. In a tree of the task's own the objects lie in its own git directory, so
+//! that the state after a command can be kept there.
 
 use std::time::Duration;
 
@@ -21,9 +23,13 @@ top=$(git rev-parse --show-toplevel)
 objects=$(git rev-parse --path-format=absolute --git-path objects)
 index=$(git rev-parse --path-format=absolute --git-path index)
 store=${TMPDIR:-/tmp}/cofferdam-measure
-mkdir -p "$store/objects"
+mkdir -p "$store"
 test -e "$store/index" || { test ! -e "$index" || cp -p "$index" "$store/index"; }
-export GIT_INDEX_FILE="$store/index" GIT_OBJECT_DIRECTORY="$store/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
+export GIT_INDEX_FILE="$store/index"
+if test "$1" = apart; then
+  mkdir -p "$store/objects"
+  export GIT_OBJECT_DIRECTORY="$store/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
+fi
 cd "$top"
 git -c core.hooksPath=/dev/null -c core.fsmonitor=false add --all --ignore-errors -- . 2>/dev/null || :
 git write-tree
@@ -33,13 +39,46 @@ git write-tree
 const DIFFERENCE: &str = r#"set -e
 objects=$(git rev-parse --path-format=absolute --git-path objects)
 store=${TMPDIR:-/tmp}/cofferdam-measure
-export GIT_OBJECT_DIRECTORY="$store/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
+if test -d "$store/objects"; then
+  export GIT_OBJECT_DIRECTORY="$store/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
+fi
 exec git -c core.quotePath=false diff-tree -r -z -M --no-ext-diff --no-textconv --raw --numstat "$1" "$2"
 "#;
 
+/// Keeps a tree in the task's own git directory, from where it comes in with the task's branch.
+const KEEP: &str = r#"set -e
+for name in GIT_AUTHOR GIT_COMMITTER; do
+  export "${name}_NAME=cofferdam" "${name}_EMAIL=cofferdam@localhost"
+done
+commit=$(git -c commit.gpgSign=false commit-tree -p "$2" -m "$4" "$1")
+git -c core.hooksPath=/dev/null update-ref "refs/cofferdam/snapshots/$3" "$commit"
+"#;
+
+/// Where the objects of a tree are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// Apart from the repository, and gone with the enclosure.
+    Apart,
+    /// In the task's own git directory.
+    Own,
+}
+
 /// The tree as it was at one moment, by git's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Snapshot(pub(crate) String);
+pub(crate) struct Snapshot {
+    pub(crate) tree: String,
+    store: Store,
+}
+
+impl Snapshot {
+    /// Gives another tree of the same place.
+    pub(crate) const fn at(&self, tree: String) -> Self {
+        Self {
+            tree,
+            store: self.store,
+        }
+    }
+}
 
 /// What changed between two moments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,19 +100,32 @@ fn shell(enclosure: &Enclosure, script: &str, arguments: &[&str]) -> Option<Vec<
 }
 
 /// Remembers the tree; `None` where there is no repository, or git cannot be run inside.
-pub(crate) fn snapshot(enclosure: &Enclosure) -> Option<Snapshot> {
-    let output = shell(enclosure, SNAPSHOT, &[])?;
+pub(crate) fn snapshot(enclosure: &Enclosure, store: Store) -> Option<Snapshot> {
+    let where_to = match store {
+        Store::Apart => "apart",
+        Store::Own => "own",
+    };
+    let output = shell(enclosure, SNAPSHOT, &[where_to])?;
     let text = String::from_utf8(output).ok()?.trim().to_owned();
     let good = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    good.then_some(Snapshot(text))
+    good.then_some(Snapshot { tree: text, store })
+}
+
+/// Keeps a tree under a number, as a commit on the base; what cannot be kept is not.
+pub(crate) fn keep(enclosure: &Enclosure, kept: &Snapshot, base: &str, number: usize, what: &str) {
+    if kept.store == Store::Own {
+        let number = number.to_string();
+        // The task may have made its git directory useless, which its end will tell.
+        let _ = shell(enclosure, KEEP, &[&kept.tree, base, &number, what]);
+    }
 }
 
 /// Compares the tree as it is with what is remembered.
 pub(crate) fn since(enclosure: &Enclosure, before: &Snapshot) -> Option<Measured> {
-    let after = snapshot(enclosure)?;
-    let output = shell(enclosure, DIFFERENCE, &[&before.0, &after.0])?;
+    let after = snapshot(enclosure, before.store)?;
+    let output = shell(enclosure, DIFFERENCE, &[&before.tree, &after.tree])?;
     let mut measured = parse(&output)?;
-    measured.tree = Some(after.0);
+    measured.tree = Some(after.tree);
     Some(measured)
 }
 

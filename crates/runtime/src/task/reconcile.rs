@@ -300,7 +300,10 @@ impl Runtime {
             None => "it changed nothing".to_owned(),
         };
         let is_empty = harvest.branch.is_none()
-            && harvest.saved.is_empty()
+            && harvest
+                .saved
+                .iter()
+                .all(cofferdam_exec::workspace::Saved::is_snapshot)
             && harvest.ignored.is_empty()
             && harvest.seeds_changed.is_empty();
         let goes = match entry.cleanup {

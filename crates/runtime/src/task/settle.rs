@@ -134,7 +134,7 @@ fn harvest(
             .push(format!("the task ended on {branch}, not on its own branch"));
     }
     course.notes.extend(words::rescued(&harvest));
-    for saved in &harvest.saved {
+    for saved in harvest.saved.iter().filter(|one| !one.is_snapshot()) {
         course
             .notes
             .push(format!("{} is kept under {}", saved.name, saved.reference));

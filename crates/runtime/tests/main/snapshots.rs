@@ -1,8 +1,10 @@
 //! Snapshots of the user's own checkout.
 
 use cofferdam_core::error::ErrorCode;
+use cofferdam_core::operation::{OpenSession, RunCommand, RunInSession};
 use cofferdam_core::task::{ChangeKind, IsolationMode, TaskRequest};
-use cofferdam_runtime::PolicyRequest;
+use cofferdam_exec::{CommandIo, Control};
+use cofferdam_runtime::{FrontDoor, PolicyRequest, RunRequest};
 
 use crate::support::{Desk, events, has_walls, shell_task, task};
 
@@ -119,4 +121,129 @@ fn where_there_is_no_repository_there_is_no_snapshot() {
         refused.code,
         ErrorCode::NotARepository | ErrorCode::WorkspaceRefused
     ));
+}
+
+#[test]
+fn what_each_command_of_a_task_in_its_own_tree_left_can_be_gone_to() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    desk.write("untracked", "mine\n");
+    let before = desk.look();
+    let runtime = desk.runtime();
+    let result = task(
+        &runtime,
+        TaskRequest {
+            setup: vec!["echo s >setup.txt".to_owned(), "true".to_owned()],
+            ..shell_task("echo two >a.txt; rm setup.txt")
+        },
+    );
+    let list = runtime.snapshots(&desk.repo).unwrap();
+    let told: Vec<_> = list
+        .iter()
+        .map(|one| {
+            let (run, which) = one.name.rsplit_once('.').unwrap();
+            assert!(run.starts_with("t1-"), "{run}");
+            (which, one.what.clone())
+        })
+        .collect();
+    // A step that changed nothing has none of its own.
+    let branch = result.isolation.branch.clone().unwrap();
+    let end = format!("the end of {}", branch.trim_start_matches("cofferdam/"));
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.contains(&("1", "task 1 after setup: echo s >setup.txt".to_owned())));
+    assert!(told.contains(&("end", end)));
+    // Nothing is said about it where it would be noise.
+    let review = runtime.review("1", false).unwrap();
+    assert!(review.not_brought_in.is_empty(), "{review:#?}");
+
+    runtime.restore_snapshot(&desk.repo, "t1.1").unwrap();
+    assert_eq!(desk.read("setup.txt"), "s\n");
+    assert_eq!(desk.read("a.txt"), "one\n");
+    // A task's own tree had nothing of what was not committed; it is in the snapshot before.
+    assert!(!desk.repo.join("untracked").exists());
+    runtime.restore_snapshot(&desk.repo, "t1.end").unwrap();
+    assert_eq!(desk.read("a.txt"), "two\n");
+    assert!(!desk.repo.join("setup.txt").exists());
+    runtime.restore_snapshot(&desk.repo, "s1").unwrap();
+    assert_eq!(desk.look(), before);
+    assert_eq!(desk.read("untracked"), "mine\n");
+    // They go with their task.
+    runtime.drop_task("1").unwrap();
+    let left = runtime.snapshots(&desk.repo).unwrap();
+    assert!(left.iter().all(|one| one.name.starts_with('s')), "{left:?}");
+}
+
+#[test]
+fn what_a_task_made_of_protected_names_does_not_come_in_by_a_snapshot() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    task(
+        &runtime,
+        shell_task("mkdir .claude; echo evil >.claude/settings.json"),
+    );
+    let refused = runtime.restore_snapshot(&desk.repo, "t1.end").unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Denied);
+    assert!(!desk.repo.join(".claude").exists());
+}
+
+#[test]
+fn a_server_that_is_told_to_keeps_the_files_after_each_command() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    desk.write("untracked", "mine\n");
+    let runtime = desk.runtime();
+    let run = |text: &str| {
+        let outcome = runtime.run_command(RunRequest {
+            policy: policy(),
+            command: RunCommand::shell(text),
+            front_door: FrontDoor::Protocol,
+            io: CommandIo::Capture { input: None },
+            control: Control::new(),
+        });
+        assert!(outcome.success, "{outcome:?}");
+    };
+    run("echo before >b.txt");
+    assert!(runtime.snapshots(&desk.repo).unwrap().is_empty());
+    assert_eq!(runtime.keep_snapshots(&policy()).unwrap().name, "s1");
+    run("echo two >a.txt; rm untracked");
+    run("true");
+    let asked = OpenSession {
+        name: Some("desk".to_owned()),
+        ..OpenSession::default()
+    };
+    runtime
+        .open_session(policy(), &asked, FrontDoor::Protocol)
+        .unwrap();
+    let asked = RunInSession {
+        session: "desk".to_owned(),
+        command: Some("echo three >a.txt".to_owned()),
+        ..RunInSession::default()
+    };
+    let end = runtime.run_in_session(asked, &Control::new()).unwrap();
+    assert!(end.result.success, "{end:?}");
+    runtime.close_session("desk").unwrap();
+    let list = runtime.snapshots(&desk.repo).unwrap();
+    let told: Vec<_> = list
+        .iter()
+        .map(|one| (one.name.as_str(), one.what.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("s1", "before the server's first command"),
+            ("s2", "after: echo two >a.txt; rm untracked"),
+            ("s3", "after: echo three >a.txt"),
+        ]
+    );
+    runtime.restore_snapshot(&desk.repo, "s2").unwrap();
+    assert_eq!(desk.read("a.txt"), "two\n");
+    runtime.restore_snapshot(&desk.repo, "s1").unwrap();
+    assert_eq!(desk.read("untracked"), "mine\n");
 }

@@ -4,11 +4,13 @@
 //! falls on all of them alike. A ratio is median over median of the subject's yardstick in the same
 //! run; times on their own say more about the machine than about us.
 
+mod agent;
 mod echo;
 mod host;
 mod output;
 mod plain;
 mod plane;
+mod proxy;
 mod report;
 mod served;
 mod statistics;
@@ -74,6 +76,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     subjects.extend(plane::subjects(directory.path(), &workspace));
     subjects.extend(whole::subjects(directory.path(), &workspace));
     subjects.extend(echo::subjects(directory.path(), &workspace));
+    subjects.extend(agent::subjects(directory.path()));
+    let through = proxy::Through::start();
+    subjects.extend(through.subjects());
     let server = served::Server::start(directory.path(), &workspace, arguments.quick);
     subjects.push(server.subject());
     subjects.extend(output::subjects(directory.path(), &workspace));
@@ -96,11 +101,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     };
     let before = host::Host::look();
     let rows = measure(subjects, rounds);
-    let absolutes = if arguments.only.is_none() || arguments.only.as_deref() == Some("HTTP") {
-        server.absolutes()
-    } else {
-        Vec::new()
-    };
+    let wanted = |name: &str| arguments.only.as_deref().is_none_or(|only| only == name);
+    let mut absolutes = Vec::new();
+    if wanted("HTTP") {
+        absolutes.extend(server.absolutes());
+    }
+    if wanted("proxy") {
+        absolutes.extend(through.absolutes());
+    }
     let report = report::Report::new(before, host::load(), rounds, &rows, absolutes);
 
     let mut out = std::io::stdout().lock();
