@@ -8,6 +8,7 @@ pub(crate) mod profile;
 pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod session;
+pub(crate) mod setup;
 pub(crate) mod task;
 pub(crate) mod terminal;
 pub(crate) mod tool;
@@ -24,11 +25,10 @@ use call::{CallArguments, McpArguments};
 use logs::{KillArguments, LogsArguments};
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
-use review::{
-    MergeArguments, ReviewArguments, SetupArguments, StopArguments, TasksArguments, UndoArguments,
-};
+use review::{MergeArguments, ReviewArguments, StopArguments, TasksArguments, UndoArguments};
 use run::RunArguments;
 use session::SessionCommand;
+use setup::{HookCommand, SetupArguments};
 use task::TaskCommand;
 use terminal::{AttachArguments, TerminalCommand};
 use tool::ToolCommand;
@@ -108,23 +108,26 @@ pub(crate) enum TopCommand {
     /// Open and use terminals of a running server, play recordings
     #[command(subcommand)]
     Terminal(Box<TerminalCommand>),
-    /// Put a terminal of a running server on this one
+    /// Put a terminal or a session of a running server on this one
     Attach(AttachArguments),
     /// Run commands in a place that stays up, of a running server
     #[command(subcommand)]
     Session(Box<SessionCommand>),
     /// List what waits for your answer, and answer it
     Approvals(ApprovalsArguments),
-    /// List tasks and commands that run now
+    /// List tasks, commands, sessions and terminals that run now
     Ps,
     /// Stop tasks that run in another terminal
     Stop(StopArguments),
-    /// Show what a command or the commands of a task wrote
+    /// Show what a command, a task, a session or a terminal wrote
     Logs(LogsArguments),
-    /// End commands and tasks that run elsewhere
+    /// End commands, tasks, sessions and terminals that run elsewhere
     Kill(KillArguments),
-    /// Let the plain name of an agent run it behind walls
+    /// Have an agent that you use work behind walls: all of it, its commands, or by our tools
     Setup(SetupArguments),
+    /// What agents call that were set up
+    #[command(subcommand, hide = true)]
+    Hook(HookCommand),
     /// Run Claude Code as a task, behind walls
     Claude(AgentArguments),
     /// Run Codex as a task, behind walls

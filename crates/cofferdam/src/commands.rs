@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod events;
 mod explain;
+mod hook;
 mod journal;
 mod kill;
 mod living;
@@ -54,6 +55,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Logs(arguments) => logs::logs(context, &arguments),
         TopCommand::Kill(arguments) => kill::kill(context, &arguments),
         TopCommand::Setup(arguments) => setup::setup(context, &arguments),
+        TopCommand::Hook(command) => hook::hook(context, &command),
         TopCommand::Claude(_)
         | TopCommand::Codex(_)
         | TopCommand::Gemini(_)

@@ -32,8 +32,12 @@ mod review;
 mod scene;
 #[path = "main/serve.rs"]
 mod serve;
+#[path = "main/server_walls.rs"]
+mod server_walls;
 #[path = "main/setup.rs"]
 mod setup;
+#[path = "main/setup_modes.rs"]
+mod setup_modes;
 #[path = "main/signals.rs"]
 mod signals;
 #[path = "main/streams.rs"]

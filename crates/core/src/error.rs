@@ -145,6 +145,8 @@ codes! {
     GitUnavailable = "git_unavailable";
     /// A set-up command failed; the task's command was not started.
     SetupFailed = "setup_failed";
+    /// An agent cannot be set up in this mode.
+    ModeUnsupported = "mode_unsupported";
     /// What came out of the task's repository did not pass the check.
     HarvestRejected = "harvest_rejected";
     /// The target branch moved since the task began.

@@ -114,6 +114,8 @@ event_types! {
     TERMINAL_RESET = "terminal.reset";
     /// A terminal ended. data: `{terminal_id, name, reason, return_code, signal, written}`.
     TERMINAL_CLOSED = "terminal.closed";
+    /// Recordings that were kept for their time, or beyond the room for them, were removed. data: `{removed[{terminal_id, bytes, modified, why}]}`.
+    TERMINAL_EXPIRED = "terminal.expired";
     /// Intent: files are to be changed through the file door. data: `{lease, change_id, operation, path}`.
     FILE_INTENDED = "file.intended";
     /// That was done, failed, or nobody knows. data: `{change_id, operation, path, status, changes[], problem}`.

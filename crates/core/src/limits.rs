@@ -72,6 +72,10 @@ pub const TERMINAL_ROWS_CAP: u16 = 500;
 pub const TERMINAL_COLUMNS_CAP: u16 = 1_000;
 /// Bytes of one recording; what comes later is left out, and the recording says so.
 pub const TERMINAL_RECORDING_BYTES: u64 = 64 * 1024 * 1024;
+/// Time for which recordings are kept after their terminal's end, in seconds: 30 days.
+pub const TERMINAL_RECORDINGS_SECONDS: u64 = 30 * 24 * 3600;
+/// Bytes of all recordings together; of what is more the oldest go, never one of an open terminal.
+pub const TERMINAL_RECORDINGS_BYTES: u64 = 1024 * 1024 * 1024;
 /// Text of one event of terminal output, in bytes; the rest is in memory, recording and stream.
 pub const TERMINAL_EVENT_BYTES: usize = 4 * 1024;
 /// Time for which output is gathered into one event, in milliseconds.

@@ -5,7 +5,7 @@ use cofferdam_core::commands::{CommandJudgement, CompiledRules, judge, see_argv,
 use cofferdam_core::decide::Verdict;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::operation::CommandForm;
-use cofferdam_core::policy::{EffectivePolicy, Permission};
+use cofferdam_core::policy::{EffectivePolicy, Layer, Permission};
 use cofferdam_core::spec::{Access, ProviderKind};
 use serde::Serialize;
 
@@ -68,8 +68,9 @@ pub(crate) fn judge_command(
         CommandForm::Shell(text) => see_shell(text),
     };
     let rules = CompiledRules::new(&policy.commands);
-    let mut judgement = judge(&rules, &seen, provider != ProviderKind::Direct, Some(root));
-    if rules.is_empty() {
+    let has_walls = provider != ProviderKind::Direct;
+    let mut judgement = judge(&rules, &seen, has_walls, Some(root));
+    if rules.is_empty() && has_walls {
         // Without rules nobody said that commands are to be told apart.
         judgement.verdict = Verdict::Allow;
         "the policy has no rules about commands".clone_into(&mut judgement.why);
@@ -77,9 +78,10 @@ pub(crate) fn judge_command(
     judgement
 }
 
-/// Decides by the rules about commands, where the policy has some.
+/// Decides by the rules about commands, and where nothing holds a command also without any.
 ///
-/// Whoever typed the command at the keyboard has answered what a rule asks.
+/// Whoever typed the command at the keyboard has answered what is asked. What no rule names is
+/// answered as well where the owner said beforehand that nothing is asked.
 ///
 /// # Errors
 ///
@@ -91,7 +93,8 @@ pub(crate) fn command_rules(
     root: &BytePath,
     door: FrontDoor,
 ) -> Result<Option<CommandJudgement>, Problem> {
-    if policy.commands.is_empty() {
+    let is_owner = matches!(door, FrontDoor::CommandLine | FrontDoor::Embedded);
+    if policy.commands.is_empty() && (is_owner || provider != ProviderKind::Direct) {
         return Ok(None);
     }
     let judgement = judge_command(policy, provider, form, root);
@@ -107,18 +110,28 @@ pub(crate) fn command_rules(
             .with_field(name.clone())
             .with_hint(hint))
     };
-    let is_owner = matches!(door, FrontDoor::CommandLine | FrontDoor::Embedded);
+    let is_answered = is_owner || (rule.is_none() && asks_nothing(policy));
     match judgement.verdict {
         Verdict::Deny => refuse(
             ErrorCode::Denied,
             judgement.why.clone(),
             "leave it out; cofferdam policy explain -- COMMAND shows what each rule says",
         ),
-        Verdict::Ask if !is_owner => refuse(
+        Verdict::Ask if !is_answered => refuse(
             ErrorCode::ApprovalUnavailable,
             format!("{}, and there is nobody to ask", judgement.why),
-            "the owner may run it, allow it by a rule, or put walls around it: --provider bwrap",
+            "the owner may put walls around it (--provider bwrap), allow it by a rule, or say that \
+             nothing is asked: --permission unrestricted, or permission in a policy of their own",
         ),
         Verdict::Ask | Verdict::Allow => Ok(Some(judgement)),
     }
+}
+
+/// Tells whether the owner said that nothing is asked; what is only the default says nothing.
+fn asks_nothing(policy: &EffectivePolicy) -> bool {
+    let is_own = matches!(
+        policy.permission.layer,
+        Layer::Managed | Layer::User | Layer::CommandLine
+    );
+    is_own && policy.permission.value == Permission::Unrestricted
 }

@@ -7,7 +7,7 @@ use cofferdam_core::decide::Verdict;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::id::CommandId;
-use cofferdam_core::operation::{Input, RunCommand};
+use cofferdam_core::operation::{CommandForm, Input, RunCommand};
 use cofferdam_core::outcome::{CommandOutcome, Status};
 use cofferdam_core::plan::{self, CommandOptions, PlannedCommand, WorkspaceView};
 use cofferdam_core::policy::{EffectivePolicy, PolicyDocument};
@@ -456,6 +456,19 @@ pub(crate) fn plan_in(
     door: FrontDoor,
     io: &CommandIo<'_>,
 ) -> Result<PlannedCommand, Problem> {
+    plan_as(resolved, spec, command, &command.command, door, io)
+}
+
+/// The same for a command that is carried out in another form than it was asked for in: rules about
+/// commands judge what was asked for.
+pub(crate) fn plan_as(
+    resolved: &Resolved,
+    spec: &EnclosureSpec,
+    command: &RunCommand,
+    asked: &CommandForm,
+    door: FrontDoor,
+    io: &CommandIo<'_>,
+) -> Result<PlannedCommand, Problem> {
     let mut planned = plan::plan_command(
         &resolved.policy,
         spec,
@@ -466,7 +479,7 @@ pub(crate) fn plan_in(
     planned.judgement = command_rules(
         &resolved.policy,
         spec.provider,
-        &command.command,
+        asked,
         &spec.workspace,
         door,
     )?;

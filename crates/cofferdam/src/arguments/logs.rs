@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Standard output of the command goes to standard output, its standard error to standard error; known
-secrets are masked. Of a task it is the output of each of its commands, one after the other.
+secrets are masked. Of a task it is the output of each of its commands, one after the other; of a
+session what its background jobs wrote; of a terminal what it shows, and with -f what it writes.
 
 Examples:
   cofferdam logs 3                 what the commands of task 3 wrote
@@ -14,8 +15,9 @@ Examples:
   cofferdam logs -f cmd_0193d2a6b7c87e0f9d1a2b3c4d5e6f70
   cofferdam logs 3 --stream stderr")]
 pub(crate) struct LogsArguments {
-    /// Id of a command or the beginning of one, or number or id of a task
-    #[arg(value_name = "COMMAND|TASK")]
+    /// Id of a command or the beginning of one, number or id of a task, or name of a session or a
+    /// terminal of the server of this data directory
+    #[arg(value_name = "COMMAND|TASK|NAME")]
     pub(crate) name: String,
     /// Go on with what comes, until the end or until interrupted
     #[arg(long, short)]
@@ -39,14 +41,16 @@ pub(crate) enum StreamChoice {
 #[command(after_help = "\
 A command and everything that it started get SIGTERM, and are ended by force after two seconds. The
 process that runs it does that itself; one that does not listen, such as `cofferdam run` in another
-terminal, is asked to end. A task is stopped as by `cofferdam stop`.
+terminal, is asked to end. A task is stopped as by `cofferdam stop`; a session or a
+terminal is closed, with all that runs in it.
 
 Examples:
   cofferdam kill cmd_0193d2a6b7c87e0f9d1a2b3c4d5e6f70
   cofferdam kill --force 3")]
 pub(crate) struct KillArguments {
-    /// Ids of commands or beginnings of them, or numbers or ids of tasks
-    #[arg(value_name = "COMMAND|TASK", required = true)]
+    /// Ids of commands or beginnings of them, numbers or ids of tasks, or names of sessions and
+    /// terminals of the server of this data directory
+    #[arg(value_name = "COMMAND|TASK|NAME", required = true)]
     pub(crate) names: Vec<String>,
     /// End commands at once, without a signal first
     #[arg(long)]

@@ -1,6 +1,6 @@
-//! Looking at tasks and deciding about them, what runs, and the wrap mode.
+//! Looking at tasks and deciding about them, and what runs.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::task::{MergeHow, RepositoryMeant};
 
@@ -96,44 +96,4 @@ pub(crate) struct StopArguments {
     /// Seconds to wait for the end
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     pub(crate) wait: u64,
-}
-
-/// What `setup` takes.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Writes a small script of the agent's name into ~/.local/bin/cofferdam-shims, which runs the agent as
-a task behind walls. It does nothing until that directory stands first in your PATH: the line for it
-is printed, and with --yes it is put into your shell's start-up file between two marks. The agent's
-own configuration is not touched. --undo takes away exactly what was written.
-
-Examples:
-  cofferdam setup claude           write the script, print the line for PATH
-  cofferdam setup claude --yes     put the line into the start-up file too
-  cofferdam setup claude --undo
-  COFFERDAM_WRAP=off claude        one call as before")]
-pub(crate) struct SetupArguments {
-    /// The agent
-    #[arg(value_enum, value_name = "AGENT")]
-    pub(crate) agent: Agent,
-    /// Take away what was written
-    #[arg(long)]
-    pub(crate) undo: bool,
-    /// Put the line for PATH into the shell's start-up file too
-    #[arg(long, conflicts_with = "undo")]
-    pub(crate) yes: bool,
-}
-
-/// An agent that can be wrapped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Agent {
-    /// Claude Code
-    Claude,
-    /// Codex CLI
-    Codex,
-    /// Gemini CLI
-    Gemini,
-    /// opencode
-    Opencode,
-    /// Cursor's command-line agent
-    Cursor,
 }

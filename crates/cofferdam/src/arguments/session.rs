@@ -89,6 +89,9 @@ pub(crate) struct SessionRunArguments {
     /// Read standard input to its end, and give it to the command
     #[arg(long)]
     pub(crate) stdin: bool,
+    /// Beside the other commands: do not wait for one that runs, and hand nothing on
+    #[arg(long)]
+    pub(crate) aside: bool,
     #[command(flatten)]
     pub(crate) limits: TimeArguments,
     #[command(flatten)]

@@ -66,6 +66,9 @@ pub(crate) struct TerminalOpenArguments {
     /// A narrower network level than the server's
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) net: Option<NetworkChoice>,
+    /// Session in whose place it stands
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["read_only", "net"])]
+    pub(crate) session: Option<String>,
     /// Height in characters
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub(crate) rows: u16,
@@ -183,11 +186,16 @@ pub(crate) struct TerminalNameArguments {
 Examples:
   cofferdam terminal open build && cofferdam attach build
   cofferdam attach build --read-only            look on; nothing that you type goes in
+  cofferdam session open work && cofferdam attach work
+
+To a session it opens a shell in its place: same walls, same files and processes, where the session
+is. What is exported there is not handed on to the session's commands. When that shell ends, the
+session goes on.
 
 Ctrl-] leaves, and the terminal goes on. Several may be attached at once; the size is that of whoever
 came or changed last.")]
 pub(crate) struct AttachArguments {
-    /// The terminal
+    /// The terminal or the session
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Look on: nothing is typed, and its size stays

@@ -36,14 +36,14 @@ fn the_first_help_shows_where_to_start() {
       drop       Drop tasks, each kept recoverable
       undo       Take back the last merge or drop of tasks, or go back to a snapshot of your files
       terminal   Open and use terminals of a running server, play recordings
-      attach     Put a terminal of a running server on this one
+      attach     Put a terminal or a session of a running server on this one
       session    Run commands in a place that stays up, of a running server
       approvals  List what waits for your answer, and answer it
-      ps         List tasks and commands that run now
+      ps         List tasks, commands, sessions and terminals that run now
       stop       Stop tasks that run in another terminal
-      logs       Show what a command or the commands of a task wrote
-      kill       End commands and tasks that run elsewhere
-      setup      Let the plain name of an agent run it behind walls
+      logs       Show what a command, a task, a session or a terminal wrote
+      kill       End commands, tasks, sessions and terminals that run elsewhere
+      setup      Have an agent that you use work behind walls: all of it, its commands, or by our tools
       claude     Run Claude Code as a task, behind walls
       codex      Run Codex as a task, behind walls
       gemini     Run Gemini CLI as a task, behind walls

@@ -1,4 +1,4 @@
-//! `attach`: a terminal of a running server on the caller's own.
+//! `attach`: a terminal of a running server, or a shell in a session of it, on the caller's own.
 
 use std::io::Write as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,7 +8,9 @@ use cofferdam_client::{Client, TerminalEvent, TerminalStream};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_core::operation::{
-    SessionReference, SessionView, TerminalEnd, TerminalInfo, TerminalName, TerminalResize,
+    SessionReference, SessionView, TerminalChoice, TerminalClosed, TerminalEnd, TerminalInfo,
+    TerminalList, TerminalListRequest, TerminalName, TerminalOpen, TerminalOpened, TerminalResize,
+    TerminalScreen, TerminalSnapshot, TerminalState,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
@@ -43,6 +45,7 @@ enum Happening {
 pub(crate) fn attach(context: &Context, arguments: &AttachArguments) -> Ending {
     let name = name(&arguments.name)?;
     let client = living::client(context, &arguments.server, WHAT)?;
+    let of_session = in_session(context, &client, &name, arguments)?;
     let no_terminal = |error: std::io::Error| {
         Problem::new(
             ErrorCode::Io,
@@ -67,10 +70,8 @@ pub(crate) fn attach(context: &Context, arguments: &AttachArguments) -> Ending {
         client.call::<_, TerminalInfo>("terminal_resize", &request)?;
         Ok(())
     };
-    fit().map_err(|problem| of_session(&client, &name, problem))?;
-    let stream = client
-        .watch_terminal(&name)
-        .map_err(|problem| of_session(&client, &name, problem))?;
+    fit()?;
+    let stream = client.watch_terminal(&name)?;
     let (sender, happenings) = channel();
     watch_signals(sender.clone())?;
     context.output.note(&if arguments.read_only {
@@ -89,6 +90,13 @@ pub(crate) fn attach(context: &Context, arguments: &AttachArguments) -> Ending {
     let _ = std::io::stdout().write_all(b"\r\n");
     match ended? {
         End::Closed(end) => {
+            if of_session {
+                // A shell that was left is of no more use; the session goes on.
+                let choice = TerminalChoice {
+                    name: Some(name.clone()),
+                };
+                let _ = client.call::<_, TerminalClosed>("terminal_close", &choice);
+            }
             context
                 .output
                 .note(&format!("{name}: {}", render::end(&end)));
@@ -139,26 +147,58 @@ fn live(
     }
 }
 
-/// Says what to do where the name is that of a session.
-fn of_session(client: &Client, name: &TerminalName, problem: Problem) -> Problem {
+/// Finds out whether the terminal stands in a session, and opens it where only the session is there;
+/// it has the session's name, so that the next one who attaches finds it.
+fn in_session(
+    context: &Context,
+    client: &Client,
+    name: &TerminalName,
+    arguments: &AttachArguments,
+) -> Result<bool, Problem> {
+    let list: TerminalList = client.call("terminal_list", &TerminalListRequest {})?;
+    let there = list.terminals.iter().find(|one| one.name == *name);
+    if let Some(there) = there {
+        let is_over = there.session.is_some() && there.state == TerminalState::Ended;
+        if !is_over {
+            return Ok(there.session.is_some());
+        }
+        let choice = TerminalChoice {
+            name: Some(name.clone()),
+        };
+        client.call::<_, TerminalClosed>("terminal_close", &choice)?;
+    }
     let reference = SessionReference {
         session: name.to_string(),
     };
-    if problem.code != ErrorCode::TerminalUnknown
-        || client
-            .call::<_, SessionView>("session_get", &reference)
-            .is_err()
-    {
-        return problem;
+    match client.call::<_, SessionView>("session_get", &reference) {
+        Ok(_) if arguments.read_only => {
+            return Err(Problem::new(
+                ErrorCode::TerminalUnknown,
+                format!("nobody is attached to the session {name}: there is nothing to look on at"),
+            )
+            .with_field("name")
+            .with_hint(format!("cofferdam attach {name}")));
+        }
+        Ok(_) => {}
+        // The terminal is what is missing; it is told with those that are there.
+        Err(_) => {
+            let snapshot = TerminalSnapshot {
+                name: Some(name.clone()),
+                ..TerminalSnapshot::default()
+            };
+            client.call::<_, TerminalScreen>("terminal_snapshot", &snapshot)?;
+            return Ok(false);
+        }
     }
-    Problem::new(
-        ErrorCode::TerminalUnknown,
-        format!("{name} is a session, which has no screen; attach takes a terminal"),
-    )
-    .with_field("name")
-    .with_hint(format!(
-        "`cofferdam session run {name} -c SCRIPT`, or `cofferdam terminal open NAME` for a terminal"
-    ))
+    let open = TerminalOpen {
+        session: Some(name.to_string()),
+        ..TerminalOpen::new(name.clone())
+    };
+    client.call::<_, TerminalOpened>("terminal_open", &open)?;
+    context
+        .output
+        .note(&format!("a shell in the place of the session {name}"));
+    Ok(true)
 }
 
 /// Reads the stream on a thread of its own, which ends with the program.

@@ -2,6 +2,9 @@
 
 use cofferdam_client::{Client, find_server};
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::operation::{
+    SessionReference, SessionView, TerminalList, TerminalListRequest, TerminalName,
+};
 
 use crate::arguments::terminal::ServerArguments;
 use crate::context::Context;
@@ -33,4 +36,29 @@ pub(super) fn of_data_dir(context: &Context, what: &str) -> Result<Client, Probl
         .with_hint("start one with `cofferdam serve` in another terminal")
     })?;
     Client::with_token_file(&found.address, found.token_file.as_path())
+}
+
+/// Finds what a text names on the server of this data directory, where one lives.
+pub(super) enum Lasting {
+    Terminal(TerminalName),
+    Session(String),
+}
+
+/// Looks for a terminal, then for a session of this name.
+pub(super) fn lasting(context: &Context, text: &str) -> Option<(Client, Lasting)> {
+    let client = Client::of_data_dir(&context.data_dir().ok()?).ok()??;
+    let list: TerminalList = client.call("terminal_list", &TerminalListRequest {}).ok()?;
+    if let Some(one) = list
+        .terminals
+        .iter()
+        .find(|one| one.name.as_str() == text || one.terminal_id.as_str() == text)
+    {
+        let name = one.name.clone();
+        return Some((client, Lasting::Terminal(name)));
+    }
+    let reference = SessionReference {
+        session: text.to_owned(),
+    };
+    let found: SessionView = client.call("session_get", &reference).ok()?;
+    Some((client, Lasting::Session(found.session_id.to_string())))
 }

@@ -4,17 +4,23 @@ use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use cofferdam_client::{Client, TerminalEvent};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_core::id::{CommandId, TaskId};
-use cofferdam_core::operation::{ListCommands, OutputStream, OutputView};
+use cofferdam_core::operation::{
+    ListCommands, OutputStream, OutputView, ReadSessionLog, SessionLogPage, TerminalName,
+    TerminalScreen, TerminalSnapshot,
+};
 use cofferdam_core::outcome::Status;
 use cofferdam_runtime::{Follow, Runtime};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::living::{self, Lasting};
 use super::reference;
 use crate::arguments::logs::{LogsArguments, StreamChoice};
 use crate::context::Context;
@@ -75,6 +81,14 @@ fn known(runtime: &Runtime) -> Result<Vec<CommandId>, Problem> {
     Ok(all)
 }
 
+/// Tells whether what was followed has ended, and its server perhaps too.
+fn is_over(problem: &Problem) -> bool {
+    matches!(
+        problem.code,
+        ErrorCode::SessionUnknown | ErrorCode::ServerUnreachable
+    )
+}
+
 /// Carries out `logs`.
 pub(crate) fn logs(context: &Context, arguments: &LogsArguments) -> Ending {
     let runtime = context.runtime()?;
@@ -98,9 +112,14 @@ pub(crate) fn logs(context: &Context, arguments: &LogsArguments) -> Ending {
         follow: arguments.follow,
         stop: &stop,
     };
-    match target(&runtime, &arguments.name)? {
-        Target::Command(id) => reading.command(&id)?,
-        Target::Task(task) => reading.task(&task)?,
+    match target(&runtime, &arguments.name) {
+        Ok(Target::Command(id)) => reading.command(&id)?,
+        Ok(Target::Task(task)) => reading.task(&task)?,
+        Err(problem) => match living::lasting(context, &arguments.name) {
+            Some((client, Lasting::Terminal(name))) => reading.terminal(&client, &name)?,
+            Some((client, Lasting::Session(id))) => reading.session(&client, &id)?,
+            None => return Err(problem.into()),
+        },
     }
     Ok(exit::SUCCESS)
 }
@@ -176,6 +195,86 @@ impl Reading<'_> {
                     .note(&format!("{id} {}", record.command));
             }
             self.command(&id)?;
+        }
+        Ok(())
+    }
+
+    /// Shows what a terminal shows, and what it writes from then on where that was asked for.
+    fn terminal(&self, client: &Client, name: &TerminalName) -> Result<(), Failure> {
+        if !self.follow {
+            let request = TerminalSnapshot {
+                name: Some(name.clone()),
+                lines: Some(0),
+                ..TerminalSnapshot::default()
+            };
+            let screen: TerminalScreen = client.call("terminal_snapshot", &request)?;
+            self.context
+                .output
+                .result(&screen, |screen| screen.text.clone())?;
+            return Ok(());
+        }
+        let (sender, told) = channel();
+        let stream = client.watch_terminal(name)?;
+        // It ends with the program: an interruption does not wait for more of it.
+        std::thread::spawn(move || {
+            for event in stream {
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        while !self.is_stopped() {
+            let bytes = match told.recv_timeout(LOOK_AGAIN) {
+                Ok(Ok(TerminalEvent::Screen(bytes) | TerminalEvent::Output(bytes))) => bytes,
+                Ok(Ok(TerminalEvent::Closed(_))) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(Ok(_)) | Err(RecvTimeoutError::Timeout) => continue,
+                Ok(Err(problem)) => return Err(problem.into()),
+            };
+            if self.context.output.is_json() {
+                self.context.output.line(&json!({
+                    "terminal": name,
+                    "bytes": bytes.len(),
+                    "text": String::from_utf8_lossy(&bytes),
+                }))?;
+            } else {
+                let mut out = io::stdout().lock();
+                out.write_all(&bytes)?;
+                out.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what background jobs of a session wrote, until it is closed where that was asked for.
+    fn session(&self, client: &Client, id: &str) -> Result<(), Failure> {
+        let mut offset = 0;
+        while !self.is_stopped() {
+            let request = ReadSessionLog {
+                session: id.to_owned(),
+                offset,
+            };
+            let page: SessionLogPage = match client.call("session_log", &request) {
+                Ok(page) => page,
+                Err(problem) if self.follow && is_over(&problem) => return Ok(()),
+                Err(problem) => return Err(problem.into()),
+            };
+            if !page.text.is_empty() {
+                if self.context.output.is_json() {
+                    self.context.output.line(&page)?;
+                } else {
+                    let mut out = io::stdout().lock();
+                    out.write_all(page.text.as_bytes())?;
+                    out.flush()?;
+                }
+            }
+            let is_whole = page.next_offset == offset;
+            offset = page.next_offset;
+            if is_whole {
+                if !self.follow {
+                    return Ok(());
+                }
+                std::thread::sleep(LOOK_AGAIN * 5);
+            }
         }
         Ok(())
     }

@@ -18,6 +18,8 @@ pub(crate) fn mcp(context: &Context, arguments: &McpArguments) -> Ending {
     if arguments.snapshots {
         runtime.keep_snapshots(&policy)?;
     }
+    // Other processes may ask for the end of what runs here.
+    runtime.attend();
     let host = Arc::new(OperationHost::open(Arc::clone(&runtime), policy)?);
     let watch = PolicyWatch::start(following(Arc::clone(&runtime), host.context().policy()))?;
     let server = McpServer::new(host);

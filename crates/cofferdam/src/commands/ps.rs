@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use cofferdam_client::Client;
 use cofferdam_core::exit;
-use cofferdam_runtime::StopEnd;
+use cofferdam_core::operation::{
+    ListSessions, SessionList, SessionView, TerminalInfo, TerminalList, TerminalListRequest,
+};
+use cofferdam_runtime::{RunningThings, StopEnd};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::arguments::review::StopArguments;
@@ -13,9 +18,50 @@ use crate::render::ps as render;
 
 /// Carries out `ps`.
 pub(crate) fn ps(context: &Context) -> Ending {
-    let running = context.task_runtime()?.running()?;
-    context.output.result(&running, render::running)?;
+    let mut running = context.task_runtime()?.running()?;
+    let lasting = lasting(context);
+    // A terminal is shown as what it is, and not as its command too.
+    running.commands.retain(|command| {
+        let is_it = |one: &TerminalInfo| one.command_id.as_str() == command.command_id;
+        !lasting.terminals.iter().any(is_it)
+    });
+    let all = Alive { running, lasting };
+    context.output.result(&all, |all| {
+        render::running(&all.running, &all.lasting.sessions, &all.lasting.terminals)
+    })?;
     Ok(exit::SUCCESS)
+}
+
+/// Everything that runs, as one object.
+#[derive(Debug, Serialize)]
+struct Alive {
+    #[serde(flatten)]
+    running: RunningThings,
+    #[serde(flatten)]
+    lasting: Lasting,
+}
+
+/// What the server of the data directory holds.
+#[derive(Debug, Default, Serialize)]
+struct Lasting {
+    sessions: Vec<SessionView>,
+    terminals: Vec<TerminalInfo>,
+}
+
+fn lasting(context: &Context) -> Lasting {
+    let data_dir = context.data_dir().ok();
+    let client = data_dir.and_then(|data| Client::of_data_dir(&data).ok().flatten());
+    let Some(client) = client else {
+        return Lasting::default();
+    };
+    // A server of another workspace, or one that ends just now, has none to tell of.
+    let sessions: Option<SessionList> = client.call("session_list", &ListSessions {}).ok();
+    let terminals: Option<TerminalList> =
+        client.call("terminal_list", &TerminalListRequest {}).ok();
+    Lasting {
+        sessions: sessions.map(|list| list.sessions).unwrap_or_default(),
+        terminals: terminals.map(|list| list.terminals).unwrap_or_default(),
+    }
 }
 
 /// Carries out `stop`.

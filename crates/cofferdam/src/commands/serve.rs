@@ -38,6 +38,8 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     if arguments.snapshots {
         runtime.keep_snapshots(&policy)?;
     }
+    // Other processes may ask for the end of what runs here.
+    runtime.attend();
     let journal = Arc::clone(runtime.journal());
     let data = DataDir::open(runtime.data_dir()).map_err(|error| error.to_problem())?;
     let mut options = ServerOptions::new(

@@ -88,12 +88,29 @@ fn run(context: &Context, arguments: &SessionRunArguments) -> Ending {
         idle_timeout: arguments.limits.idle_timeout,
         env: variables(&arguments.env)?,
         stdin,
+        aside: arguments.aside,
     };
     let client = living::client(context, &arguments.server, WHAT)?;
-    let answer: SessionResult = client.call("session_run", &request)?;
+    let mut answer: SessionResult = client.call("session_run", &request)?;
+    if let [word] = arguments.command.as_slice()
+        && word.contains(char::is_whitespace)
+        && let Some(problem) = &mut answer.result.error
+        && problem.code == ErrorCode::NotFound
+    {
+        problem.hint = Some(format!(
+            "words behind -- are no text for a shell; try: cofferdam session run {} -c {}",
+            arguments.session,
+            super::setup::quoted(word)
+        ));
+    }
+    show(context, &answer)
+}
+
+/// Prints how a command of a session ended; gives its exit code.
+pub(super) fn show(context: &Context, answer: &SessionResult) -> Ending {
     let outcome = &answer.result;
     if context.output.is_json() {
-        context.output.result(&answer, |_| String::new())?;
+        context.output.result(answer, |_| String::new())?;
     } else {
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(outcome.stdout.as_bytes())?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cofferdam_core::operation::CommandCancelled;
+use cofferdam_core::operation::{CommandCancelled, SessionView, TerminalInfo};
 use cofferdam_runtime::{CommandStopped, RunningCommand, RunningThings, StopEnd, TaskStopped};
 
 use super::table::Table;
@@ -10,8 +10,13 @@ use super::task::next;
 use super::{BAD, CAUTION, FAINT, GOOD, PLACE, STRONG, duration, one_line, paint};
 
 /// Renders what runs.
-pub(crate) fn running(running: &RunningThings) -> String {
-    if running.tasks.is_empty() && running.commands.is_empty() {
+pub(crate) fn running(
+    running: &RunningThings,
+    sessions: &[SessionView],
+    terminals: &[TerminalInfo],
+) -> String {
+    let is_quiet = running.tasks.is_empty() && running.commands.is_empty();
+    if is_quiet && sessions.is_empty() && terminals.is_empty() {
         return "nothing runs\n".to_owned();
     }
     let mut text = String::new();
@@ -81,7 +86,22 @@ pub(crate) fn running(running: &RunningThings) -> String {
         }
         text.push_str(&table.render());
     }
+    for table in [
+        super::sessions::running(sessions),
+        super::terminals::running(terminals),
+    ] {
+        if !text.is_empty() && !table.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&table);
+    }
     let mut commands = Vec::new();
+    let session = sessions.last().map(super::sessions::name);
+    let terminal = terminals.last().map(|terminal| terminal.name.as_str());
+    if let Some(name) = terminal.or(session) {
+        commands.push(format!("cofferdam attach {name}"));
+        commands.push(format!("cofferdam kill {name}"));
+    }
     if let Some(command) = running.commands.last() {
         commands.push(format!("cofferdam logs -f {}", command.command_id));
         commands.push(format!("cofferdam kill {}", command.command_id));
@@ -211,7 +231,7 @@ mod tests {
             tasks: vec![task],
             commands: vec![command("cmd_2")],
         };
-        insta::assert_snapshot!(plain(&running(&running_things)), @r"
+        insta::assert_snapshot!(plain(&running(&running_things, &[], &[])), @r"
         #  STATE    FOR        PID   GOAL            WORKSPACE  BRANCH           PORTS  LAST OUTPUT
         4  running  1 min 1 s  4711  fix the parser  /code/app  cofferdam/4/fix  3000   500 ms ago
 
@@ -224,7 +244,10 @@ mod tests {
               cofferdam logs -f 4
               cofferdam stop 4
         ");
-        assert_eq!(running(&RunningThings::default()), "nothing runs\n");
+        assert_eq!(
+            running(&RunningThings::default(), &[], &[]),
+            "nothing runs\n"
+        );
     }
 
     #[test]

@@ -48,6 +48,29 @@ pub(crate) fn list(list: &SessionList) -> String {
     table.render()
 }
 
+/// Renders sessions among all that runs.
+pub(super) fn running(sessions: &[SessionView]) -> String {
+    if sessions.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["SESSION", "QUIET FOR", "COMMANDS", "JOBS", "DIRECTORY"]);
+    for view in sessions {
+        let quiet = if view.running > 0 {
+            paint(PLACE, format_args!("running {}", view.running))
+        } else {
+            super::duration((view.idle * 1000.0) as u64)
+        };
+        table.row([
+            paint(super::STRONG, name(view)),
+            quiet,
+            view.commands.to_string(),
+            view.jobs.len().to_string(),
+            paint(PLACE, &view.cwd),
+        ]);
+    }
+    table.render()
+}
+
 /// Renders a session that was closed.
 pub(crate) fn closed(closed: &SessionClosed) -> String {
     let cancelled = if closed.cancelled == 0 {
@@ -59,6 +82,7 @@ pub(crate) fn closed(closed: &SessionClosed) -> String {
     format!("closed {}{cancelled}", closed.session_id)
 }
 
-fn name(view: &SessionView) -> &str {
+/// Gives the name by which people find it.
+pub(super) fn name(view: &SessionView) -> &str {
     view.name.as_deref().unwrap_or(view.session_id.as_str())
 }

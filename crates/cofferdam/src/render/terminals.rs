@@ -54,6 +54,26 @@ pub(crate) fn list(list: &TerminalList) -> String {
     table.render()
 }
 
+/// Renders terminals among all that runs.
+pub(super) fn running(terminals: &[TerminalInfo]) -> String {
+    if terminals.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["TERMINAL", "STATE", "LAST OUTPUT", "COMMAND", "DIRECTORY"]);
+    for info in terminals {
+        let words: Vec<String> = info.command.iter().map(ToString::to_string).collect();
+        table.row([
+            paint(STRONG, &info.name),
+            state(info),
+            info.last_output_ms
+                .map_or_else(String::new, |age| format!("{} ago", super::duration(age))),
+            one_line(&words.join(" "), 60),
+            paint(PLACE, &info.cwd),
+        ]);
+    }
+    table.render()
+}
+
 /// Renders what came of an input.
 pub(crate) fn output(answer: &TerminalOutput) -> String {
     answer.output.clone()

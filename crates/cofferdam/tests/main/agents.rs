@@ -77,18 +77,25 @@ fn answer(
     reader.read_exact(&mut body).ok()?;
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let is_stream = body["stream"] == true;
-    let has_shell = body["tools"]
-        .as_array()
-        .is_some_and(|tools| tools.iter().any(|tool| tool["name"] == "Bash"));
-    let content = if has_shell {
+    // Its own tool for commands where it has one, else ours.
+    let shell = ["Bash", "mcp__cofferdam__run_command"]
+        .into_iter()
+        .find(|name| {
+            let tools = body["tools"].as_array();
+            tools.is_some_and(|tools| tools.iter().any(|tool| tool["name"] == *name))
+        });
+    let content = if let Some(shell) = shell {
         let mut asked = kept.lock().expect("whole");
         asked.push(body.clone());
         let text = body["messages"].to_string();
         if text.contains(&format!("call_{run}")) {
             json!({"type": "text", "text": "finished"})
         } else {
-            let input = json!({"command": COMMANDS[run], "description": "a step"});
-            json!({"type": "tool_use", "id": format!("call_{run}"), "name": "Bash", "input": input})
+            let mut input = json!({"command": COMMANDS[run]});
+            if shell == "Bash" {
+                input["description"] = "a step".into();
+            }
+            json!({"type": "tool_use", "id": format!("call_{run}"), "name": shell, "input": input})
         }
     } else {
         json!({"type": "text", "text": "ok"})
@@ -299,4 +306,101 @@ fn state_beside_the_data_directory_and_the_repository_is_there_and_comes_back() 
     let read = |path: &str| fs::read_to_string(home.join(path)).unwrap_or_default();
     assert_eq!(read(".local/share/tried/s.jsonl"), "s\n");
     assert_eq!(read("code/tried/t.jsonl"), "t\n");
+}
+
+/// Runs Claude as somebody has it, set up in a mode, and gives what the model was told of it.
+fn set_up(bin: &Path, mode: &str) -> (Scene, Value) {
+    let scene = Scene::new();
+    scene.repository();
+    let model = Model::begin();
+    let home = scene.path("home");
+    fs::create_dir_all(home.join(".ssh")).expect("made");
+    fs::write(home.join(".ssh/id_test"), "planted-secret").expect("written");
+    fs::create_dir_all(home.join(".claude")).expect("made");
+    let settings = home.join(".claude/settings.json");
+    let before = json!({"env": {
+        "ANTHROPIC_BASE_URL": format!("http://127.0.0.1:{}", model.port),
+        "ANTHROPIC_API_KEY": "dummy",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }});
+    fs::write(&settings, before.to_string()).expect("written");
+    scene
+        .run(&["setup", "claude", "--mode", mode, "--yes"])
+        .expect_code(0);
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
+    let mut command = scene.program("claude".as_ref(), &["-p", "edit"]);
+    command.env("PATH", &path);
+    finish(command).expect_code(0);
+    assert_eq!(
+        fs::read_to_string(scene.work().join("a.txt")).expect("there"),
+        "two\n",
+        "the command did not run, or not in the workspace"
+    );
+    assert!(!home.join(".claude/hooks").exists());
+    let told = model
+        .asked
+        .lock()
+        .expect("whole")
+        .last()
+        .expect("asked")
+        .clone();
+    let results = told["messages"].to_string();
+    assert!(
+        results.contains("id_test") && !results.contains("planted-secret"),
+        "{results}"
+    );
+    // Its own state was rewritten by it meanwhile: only ours is taken out.
+    scene.run(&["setup", "claude", "--undo"]).expect_code(0);
+    assert_eq!(
+        fs::read_to_string(&settings).expect("there"),
+        before.to_string()
+    );
+    let state = fs::read_to_string(home.join(".claude.json")).expect("there");
+    let state: Value = serde_json::from_str(&state).expect("JSON");
+    assert_eq!(state.pointer("/mcpServers/cofferdam"), None);
+    assert_eq!(state.pointer("/mcpServers/cofferdam-session"), None);
+    (scene, told)
+}
+
+#[test]
+fn the_commands_of_a_real_claude_go_through_a_session() {
+    let Some(bin) = installed("claude") else {
+        return;
+    };
+    let (scene, _) = set_up(&bin, "hook");
+    let opened = scene.run(&["events", "--type", "session.ended", "--json"]);
+    assert!(
+        opened.text().contains("server_stopped"),
+        "{}",
+        opened.text()
+    );
+    // Nothing is left of the server that it held.
+    let hosts = scene.path("data/hooks");
+    assert_eq!(crate::scene::list(&hosts), [""; 0]);
+}
+
+#[test]
+fn the_tools_of_a_real_claude_are_off_and_ours_are_offered() {
+    let Some(bin) = installed("claude") else {
+        return;
+    };
+    let (_scene, told) = set_up(&bin, "mcp");
+    let tools: Vec<&str> = told["tools"]
+        .as_array()
+        .expect("tools")
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    for gone in [
+        "Bash",
+        "Edit",
+        "Write",
+        "Read",
+        "NotebookEdit",
+        "Glob",
+        "Grep",
+    ] {
+        assert!(!tools.contains(&gone), "{tools:?}");
+    }
+    assert!(tools.contains(&"mcp__cofferdam__read_file"), "{tools:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::scene::{Finished, Scene, collect, until};
+use crate::scene::{Finished, Scene, Server, collect, processes_with, until};
 
 /// Finds the one command that runs, once it has written something.
 fn running(scene: &Scene) -> String {
@@ -85,4 +85,51 @@ fn the_output_of_a_tasks_commands_is_shown_one_after_the_other() {
     scene.run(&task);
     let shown = scene.run(&["logs", "-f", "1"]).expect_code(0);
     assert_eq!(shown.text(), "worked\nchecked\n", "{}", shown.stderr);
+}
+
+#[test]
+fn a_foreground_command_of_an_idle_server_is_ended_by_its_id() {
+    let scene = Scene::new();
+    let server = Server::start(&scene, &["--provider", "direct", "--net", "full"]);
+    let found = cofferdam_client::find_server(&scene.path("data")).expect("it lives");
+    let token = found.token_file.to_string();
+    let call = scene
+        .command(&[
+            "call",
+            "--json",
+            "--server",
+            &found.address,
+            "--token-file",
+            &token,
+            "run_command",
+            "--command",
+            "echo one; sleep 300",
+        ])
+        .spawn()
+        .expect("the program starts");
+    let id = running(&scene);
+    let killed = scene.run(&["kill", "--json", &id]).expect_code(0).json();
+    assert_eq!(killed["commands"][0]["ended"], true, "{killed}");
+    let ended = collect(call, Instant::now());
+    assert_eq!(ended.json()["status"], "cancelled", "{}", ended.stderr);
+    // The server goes on, and what goes on in it ends with it.
+    let mark = format!("6{}.5", std::process::id());
+    let client = cofferdam_client::Client::of_data_dir(&scene.path("data"))
+        .expect("a token")
+        .expect("a server");
+    let begun: serde_json::Value = client
+        .call(
+            "run_command_background",
+            &serde_json::json!({"command": format!("sleep {mark}"), "wait_seconds": 0}),
+        )
+        .expect("begun");
+    assert_eq!(begun["status"], "running");
+    assert!(until(|| !processes_with(&mark).is_empty()));
+    server.stop();
+    assert!(processes_with(&mark).is_empty());
+    let id = begun["command_id"].as_str().expect("an id");
+    let told = scene.run(&["call", "command_get", "--command_id", id, "--json"]);
+    let status = told.expect_code(0).json()["command"]["status"].clone();
+    assert_ne!(status, "completed");
+    assert_ne!(status, "running");
 }

@@ -144,8 +144,15 @@ fn row_130_a_session_keeps_its_directory_and_ends_with_its_server() {
     run(&["-c", &format!("sleep {mark} & echo begun")]).expect_code(0);
     let list = scene.run(&["session", "list"]).expect_code(0);
     assert!(list.text().contains("work"), "{}", list.text());
-    let refused = scene.run(&["attach", "work"]);
+    let refused = scene.run(&["attach", "nothing"]);
     assert_eq!(refused.code, Some(125), "{}", refused.stderr);
+    // Words behind -- are no text for a shell, and the hint says so.
+    let word = run(&["--", "echo two words"]).expect_code(127);
+    assert!(
+        word.stderr.contains("-c 'echo two words'"),
+        "{}",
+        word.stderr
+    );
     scene
         .run(&["session", "open", "other", "--plain"])
         .expect_code(0);
@@ -222,5 +229,114 @@ fn row_27_a_changed_policy_closes_what_crosses_it_at_once() {
         .run(&["session", "run", "work", "--json", "--", "true"])
         .json();
     assert_eq!(again["session_reset"], false);
+    server.stop();
+}
+
+#[test]
+fn attach_opens_a_shell_in_the_place_of_a_session() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    std::fs::create_dir(scene.work().join("below")).expect("made");
+    let server = Server::start(&scene, &["--provider", "bwrap"]);
+    scene.run(&["session", "open", "work"]).expect_code(0);
+    let mark = format!("5{}.5", std::process::id());
+    let job = format!("cd below; echo private >/tmp/x; sleep {mark} & echo $! >/tmp/pid");
+    scene
+        .run(&["session", "run", "work", "-c", &job])
+        .expect_code(0);
+    let mut terminal = Terminal::new(30, 90);
+    let before = terminal.modes();
+    let mut child = terminal.start(&scene, &["attach", "work"]);
+    terminal.expect("Ctrl-] leaves");
+    // Same directory, same private files, same processes.
+    terminal.press(b"cat /tmp/x; basename $PWD; test -d /proc/$(cat /tmp/pid) && echo li''ves\r");
+    terminal.expect("private");
+    terminal.expect("below");
+    terminal.expect("lives");
+    terminal.press(DETACH);
+    assert_eq!(wait(&mut child).code(), Some(0));
+    assert_eq!(terminal.modes(), before, "the terminal was not given back");
+    // It goes on, and is listed as what it is, with the session.
+    let listed = scene.run(&["ps", "--json"]).expect_code(0).json();
+    assert_eq!(listed["terminals"][0]["name"], "work");
+    assert_eq!(
+        listed["terminals"][0]["session"],
+        listed["sessions"][0]["session_id"]
+    );
+    assert!(
+        listed["terminals"][0]["last_output_ms"].is_u64(),
+        "{listed}"
+    );
+    assert_eq!(listed["commands"], serde_json::json!([]));
+    let shown = scene.run(&["ps"]).expect_code(0).text();
+    assert!(
+        shown.contains("SESSION") && shown.contains("LAST OUTPUT"),
+        "{shown}"
+    );
+    let mut child = terminal.start(&scene, &["attach", "work"]);
+    terminal.expect("lives");
+    // The shell's end is not the session's.
+    terminal.press(b"exit\r");
+    assert_eq!(wait(&mut child).code(), Some(0));
+    let list = scene.run(&["terminal", "list", "--json"]).json();
+    assert_eq!(list["terminals"], serde_json::json!([]));
+    scene
+        .run(&[
+            "session",
+            "run",
+            "work",
+            "-c",
+            "test -d /proc/$(cat /tmp/pid)",
+        ])
+        .expect_code(0);
+    server.stop();
+    assert!(processes_with(&mark).is_empty());
+}
+
+#[test]
+fn what_lasts_is_followed_and_ended_by_its_name() {
+    let scene = Scene::new();
+    let server = Server::start(&scene, &WALLS);
+    scene.run(&["session", "open", "work"]).expect_code(0);
+    scene.run(&["terminal", "open", "desk"]).expect_code(0);
+    let job = "(sleep 0.3; echo from the job) & true";
+    scene
+        .run(&["session", "run", "work", "-c", job])
+        .expect_code(0);
+    scene
+        .run(&["terminal", "input", "desk", "echo $((40 + 2))"])
+        .expect_code(0);
+    let desk = scene.run(&["logs", "desk"]).expect_code(0);
+    assert!(desk.text().contains("\n42"), "{}", desk.text());
+    let follow = |name: &'static str| {
+        let child = scene
+            .command(&["logs", "-f", name])
+            .spawn()
+            .expect("the program starts");
+        std::thread::spawn(move || crate::scene::collect(child, std::time::Instant::now()))
+    };
+    let (job, screen) = (follow("work"), follow("desk"));
+    assert!(until(|| {
+        let log = scene.run(&["logs", "work"]).expect_code(0);
+        log.text() == "from the job\n"
+    }));
+    scene
+        .run(&["terminal", "input", "desk", "echo $((60 + 1))"])
+        .expect_code(0);
+    let killed = scene
+        .run(&["kill", "work", "desk", "--json"])
+        .expect_code(0);
+    let closed = killed.json()["closed"].clone();
+    assert!(closed[0]["session"]["session_id"].is_string(), "{closed}");
+    assert_eq!(closed[1]["terminal"]["terminal"]["name"], "desk");
+    let job = job.join().expect("a reader").expect_code(0);
+    assert_eq!(job.text(), "from the job\n");
+    let screen = screen.join().expect("a reader").expect_code(0);
+    assert!(screen.text().contains("61"), "{}", screen.text());
+    let gone = scene.run(&["kill", "desk"]).expect_code(125);
+    assert!(gone.stderr.contains("error["), "{}", gone.stderr);
+    scene.run(&["session", "open", "again"]).expect_code(0);
     server.stop();
 }

@@ -125,6 +125,25 @@ async def terminal(session):
     assert not is_error(result), result
 
 
+async def files(session):
+    """Writes a file, reads and edits it, and is refused what lies outside."""
+    result = await call(session, "write_file", path="notes.txt", content="one\ntwo\n")
+    assert structured(result)["bytes"] == 8, result
+    result = await call(session, "read_file", path="notes.txt")
+    assert structured(result)["content"] == "one\ntwo\n", result
+    replacements = [{"old_string": "two", "new_string": "2"}]
+    result = await call(session, "edit_file", path="notes.txt", replacements=replacements)
+    assert structured(result)["replacements"] == 1, result
+    with open(os.path.join(WORKSPACE, "notes.txt"), encoding="utf-8") as file:
+        assert file.read() == "one\n2\n"
+    replacements = [{"old_string": "nothing", "new_string": "x"}]
+    result = await call(session, "edit_file", path="notes.txt", replacements=replacements)
+    assert is_error(result), result
+    assert structured(result)["error"]["code"], result
+    result = await call(session, "path_validate", path="/etc/shadow", access="write")
+    assert structured(result)["allowed"] is False, result
+
+
 async def main():
     server = StdioServerParameters(
         command=PROGRAM,
@@ -147,12 +166,10 @@ async def main():
             await commands(session)
             await errors(session)
             await environment(session)
-            if "run_command_background" in tools:
-                await background(session)
-            if "session_open" in tools:
-                await shell_session(session)
-            if "terminal_open" in tools:
-                await terminal(session)
+            await files(session)
+            await background(session)
+            await shell_session(session)
+            await terminal(session)
     print("good:", ", ".join(sorted(tools)))
 
 

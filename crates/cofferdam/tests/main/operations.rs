@@ -77,6 +77,7 @@ fn call_carries_operations_out_here() {
 #[test]
 fn a_server_is_found_by_its_data_directory_and_gone_when_it_ends() {
     let scene = Scene::new();
+    scene.unasked();
     let data = scene.path("data");
     assert_eq!(find_server(&data), None);
     let line: Vec<&str> = ["serve", "--listen", "127.0.0.1:0", "--json"]
@@ -118,6 +119,7 @@ fn a_server_is_found_by_its_data_directory_and_gone_when_it_ends() {
 #[test]
 fn mcp_ends_with_its_client_and_takes_everything_with_it() {
     let scene = Scene::new();
+    scene.unasked();
     let line: Vec<&str> = ["mcp"].iter().chain(&WALLS).copied().collect();
     let mut command = scene.command(&line);
     command.stdin(Stdio::piped());
@@ -159,6 +161,7 @@ fn row_114_the_official_client_drives_mcp() {
         return;
     };
     let scene = Scene::new();
+    scene.unasked();
     let script = scene.path("client.py");
     std::fs::write(&script, include_str!("mcp_client.py")).expect("written");
     let script = script.display().to_string();
@@ -171,4 +174,39 @@ fn row_114_the_official_client_drives_mcp() {
     let done = finish(scene.program(python.as_os_str(), &arguments));
     let done = done.expect_code(0);
     assert!(done.text().starts_with("good: "), "{}", done.text());
+}
+
+#[test]
+fn files_are_written_read_and_edited_from_the_command_line() {
+    let scene = Scene::new();
+    let call = |words: &[&str]| {
+        let line: Vec<&str> = ["call"]
+            .iter()
+            .chain(&WALLS)
+            .chain(words)
+            .copied()
+            .collect();
+        scene.run(&[&line[..], &["--json"]].concat())
+    };
+    let written = call(&["write_file", "--path", "a.txt", "--content", "one\ntwo\n"]);
+    assert_eq!(written.expect_code(0).json()["bytes"], 8);
+    let read = call(&["read_file", "--path", "a.txt"])
+        .expect_code(0)
+        .json();
+    assert_eq!(read["content"], "one\ntwo\n");
+    let replacement = r#"[{"old_string": "two", "new_string": "2"}]"#;
+    let edited = call(&[
+        "edit_file",
+        "--path",
+        "a.txt",
+        "--replacements",
+        replacement,
+    ]);
+    edited.expect_code(0);
+    let now = std::fs::read_to_string(scene.work().join("a.txt")).expect("there");
+    assert_eq!(now, "one\n2\n");
+    let outside = call(&["read_file", "--path", "/etc/shadow"]);
+    assert_ne!(outside.code, Some(0));
+    let code = outside.json()["error"]["code"].clone();
+    assert!(code.is_string(), "{}", outside.text());
 }

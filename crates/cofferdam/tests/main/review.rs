@@ -270,7 +270,10 @@ fn a_running_task_is_seen_and_stopped_with_its_work_on_a_branch() {
     }
     let scene = Scene::new();
     scene.repository();
-    assert_eq!(ps(&scene), json!({"tasks": [], "commands": []}));
+    assert_eq!(
+        ps(&scene),
+        json!({"tasks": [], "commands": [], "sessions": [], "terminals": []})
+    );
     let start = Instant::now();
     let child = running(&scene, &[], 1);
     let pid = child.id();
@@ -344,7 +347,10 @@ fn stopping_all_ends_bare_commands_and_leaves_servers() {
     assert_eq!(said["commands"][0]["pid"], json!(alone.id()));
     assert_eq!(collect(alone, start).code, Some(143));
     assert_eq!(collect(child, start).code, Some(143));
-    assert_eq!(ps(&scene), json!({"tasks": [], "commands": []}));
+    assert_eq!(
+        ps(&scene),
+        json!({"tasks": [], "commands": [], "sessions": [], "terminals": []})
+    );
     let text = scene.run(&["stop", "--all"]).expect_code(0).text();
     assert_eq!(text, "nothing runs\n");
 }

@@ -82,6 +82,15 @@ impl Scene {
             .join(name)
     }
 
+    /// Says as the owner, once for all, that nobody is asked about what a protocol runs without
+    /// walls.
+    pub(crate) fn unasked(&self) {
+        let place = self.path("home/.config/cofferdam");
+        fs::create_dir_all(&place).expect("made");
+        let text = "schema = 1\npermission = \"unrestricted\"\n";
+        fs::write(place.join("policy.toml"), text).expect("written");
+    }
+
     /// Gives the workspace.
     pub(crate) fn work(&self) -> PathBuf {
         self.path("work")
@@ -170,6 +179,9 @@ impl Server {
     /// Starts `serve` and waits until it listens.
     #[track_caller]
     pub(crate) fn start(scene: &Scene, walls: &[&str]) -> Self {
+        if walls.contains(&"direct") {
+            scene.unasked();
+        }
         let line: Vec<&str> = ["serve", "--listen", "127.0.0.1:0", "--json"]
             .iter()
             .chain(walls)

@@ -129,6 +129,7 @@ fn row_122_a_tool_is_checked_and_shadows_no_operation() {
 #[test]
 fn row_122_a_tool_is_one_of_mcp_under_its_own_name() {
     let scene = Scene::new();
+    scene.unasked();
     own(&scene, "say.toml", SAY);
     own(
         &scene,
@@ -149,16 +150,18 @@ fn row_122_a_tool_is_one_of_mcp_under_its_own_name() {
     ] {
         writeln!(stdin, "{message}").expect("sent");
     }
-    let mut answer = |id: u64| loop {
+    let mut told = |is_it: &dyn Fn(&Value) -> bool| loop {
         let mut line = String::new();
         let read = std::io::BufRead::read_line(&mut stdout, &mut line).expect("a line");
         assert!(read > 0, "the stream ended");
         let value: Value = serde_json::from_str(&line).expect("JSON");
-        if value["id"] == id {
-            break value["result"].clone();
+        if is_it(&value) {
+            break value;
         }
     };
-    answer(1);
+    let mut answer = |id: u64| told(&|value| value["id"] == id)["result"].clone();
+    let capabilities = answer(1)["capabilities"].clone();
+    assert_eq!(capabilities["tools"]["listChanged"], true, "{capabilities}");
     let tools = answer(2);
     let named = |name: &str| -> Vec<&Value> {
         let tools = tools["tools"].as_array().expect("a list");
@@ -173,6 +176,13 @@ fn row_122_a_tool_is_one_of_mcp_under_its_own_name() {
         ran["structuredContent"]["stdout"], "[3]\n[$HOME]\n",
         "{ran}"
     );
+    // Another one is told of, and is there when the client asks again.
+    own(&scene, "tell.toml", &SAY.replace("\"say\"", "\"tell\""));
+    told(&|value| value["method"] == "notifications/tools/list_changed");
+    writeln!(stdin, r#"{{"jsonrpc":"2.0","id":4,"method":"tools/list"}}"#).expect("sent");
+    let tools = told(&|value| value["id"] == 4)["result"]["tools"].clone();
+    let tools = tools.as_array().expect("a list");
+    assert!(tools.iter().any(|one| one["name"] == "tell"));
     drop(stdin);
     crate::scene::wait(&mut child);
 }
@@ -268,13 +278,28 @@ fn row_123_cargo_adds_to_the_workspace() {
             format!("[package]\nname = \"{name}\"\nversion = \"1.0.0\"\nedition = \"2021\"\n");
         fs::write(scene.work().join(directory).join("Cargo.toml"), text).expect("written");
     }
-    if !works(&scene, &["cargo", "--version"]) {
+    // The program itself: what stands for it in PATH may be a proxy that needs its own home.
+    let cargo = std::path::Path::new(env!("CARGO"));
+    let program = cargo.display().to_string();
+    if !works(&scene, &[&program, "--version"]) {
         return;
     }
-    install(&scene, "cargo", "./demo");
-    let used = command(
-        &scene,
-        "cargo metadata --offline --format-version 1 | grep -o 'demo#[^\"]*'",
-    );
-    assert!(used.expect_code(0).text().contains("demo"));
+    let place = cargo.parent().expect("a directory").display();
+    let path = format!("{place}:/usr/local/bin:/usr/bin:/bin");
+    let call = |words: &[&str]| {
+        let mut command = scene.command(&[&["call"], &WALLS[..], words].concat());
+        command.env("PATH", &path);
+        finish(command).expect_code(0)
+    };
+    let arguments = json!({"manager": "cargo", "packages": ["./demo"]}).to_string();
+    call(&[
+        "tool_run",
+        "--name",
+        "install_package",
+        "--arguments",
+        &arguments,
+    ]);
+    let used = "cargo metadata --offline --format-version 1 | grep -o 'demo#[^\"]*'";
+    let used = call(&["run_command", "--command", used]);
+    assert!(used.text().contains("demo"), "{}", used.text());
 }

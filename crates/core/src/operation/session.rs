@@ -80,6 +80,10 @@ pub struct RunInSession {
     /// Text that the command reads from standard input, then its end; at once the end without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// In a shell session: beside the others. It does not wait for one that runs, begins where the
+    /// session is, and hands nothing on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aside: bool,
 }
 
 /// A request about one session.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::BytePath;
 use crate::error::Problem;
-use crate::id::{CommandId, TerminalId};
+use crate::id::{CommandId, SessionId, TerminalId};
 use crate::spec::{Access, Network, ProviderKind};
 
 mod key;
@@ -43,6 +43,10 @@ pub struct TerminalOpen {
     /// A narrower network level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+    /// A session in whose place it stands, by id or name: same walls, same files, same processes.
+    /// Its walls are those of the session, and its end is the terminal's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Whether what happens on the screen is kept as a recording (asciicast v2).
     #[serde(default = "yes")]
     pub record: bool,
@@ -67,6 +71,7 @@ impl TerminalOpen {
             columns: None,
             write_access: None,
             network: None,
+            session: None,
             record: true,
             workspace: None,
         }
@@ -106,8 +111,14 @@ pub struct TerminalInfo {
     /// Name of the program in the foreground, where the kernel tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreground: Option<String>,
+    /// The session in whose place it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     /// Bytes that it has written since it began.
     pub written: u64,
+    /// Milliseconds since it wrote the last of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_output_ms: Option<u64>,
     /// Where its recording lies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<BytePath>,

@@ -96,6 +96,7 @@ fn request(
         shell: SHELL.into(),
         has_directory: false,
         patience: Some(Duration::from_secs(30)),
+        aside: false,
     })
 }
 

@@ -7,14 +7,16 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 /// How a file with keys is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
+    /// JSON.
     Json,
+    /// TOML.
     Toml,
 }
 
 impl Format {
     /// Tells the format by a file's name.
-    pub(super) fn of(path: &Path) -> Self {
+    pub fn of(path: &Path) -> Self {
         let end = path.extension();
         if end.is_some_and(|end| end.eq_ignore_ascii_case("toml")) {
             Self::Toml
@@ -24,7 +26,7 @@ impl Format {
     }
 
     /// Gives its name.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Json => "JSON",
             Self::Toml => "TOML",
@@ -34,14 +36,16 @@ impl Format {
 
 /// A file with keys that was read.
 #[derive(Debug, Clone)]
-pub(super) enum Document {
+pub enum Document {
+    /// JSON; its text is written anew.
     Json(Value),
+    /// TOML; its comments and order stay.
     Toml(Box<DocumentMut>),
 }
 
 impl Document {
     /// Makes one without a key.
-    pub(super) fn empty(format: Format) -> Self {
+    pub fn empty(format: Format) -> Self {
         match format {
             Format::Json => Self::Json(json!({})),
             Format::Toml => Self::Toml(Box::default()),
@@ -49,7 +53,7 @@ impl Document {
     }
 
     /// Reads one; `None` where it is not what its name says.
-    pub(super) fn read(format: Format, bytes: &[u8]) -> Option<Self> {
+    pub fn read(format: Format, bytes: &[u8]) -> Option<Self> {
         match format {
             Format::Json => serde_json::from_slice(bytes).ok().map(Self::Json),
             Format::Toml => {
@@ -61,7 +65,7 @@ impl Document {
     }
 
     /// Gives all of its values. A date of TOML is its text.
-    pub(super) fn value(&self) -> Value {
+    pub fn value(&self) -> Value {
         match self {
             Self::Json(value) => value.clone(),
             Self::Toml(document) => table_value(document.as_table()),
@@ -69,7 +73,7 @@ impl Document {
     }
 
     /// Sets a value at a key, and makes what leads there; `None` removes it.
-    pub(super) fn set(&mut self, path: &[String], new: Option<&Value>) {
+    pub fn set(&mut self, path: &[String], new: Option<&Value>) {
         match self {
             Self::Json(value) => set_json(value, path, new),
             Self::Toml(document) => set_toml(document.as_table_mut(), path, new),
@@ -77,7 +81,7 @@ impl Document {
     }
 
     /// Gives the bytes of the file.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Json(value) => {
                 let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();

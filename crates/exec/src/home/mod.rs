@@ -37,6 +37,7 @@ use crate::workspace::as_identity;
 use record::HomeRecord;
 
 pub use apply::{ApplyState, apply_state};
+pub use document::{Document, Format};
 pub use settle::{HomesLeft, homes_left};
 
 /// What a layer is made from.

@@ -10,7 +10,7 @@ mod jobs;
 mod script;
 mod state;
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cofferdam_core::bytes::BytePath;
@@ -60,6 +60,9 @@ pub struct SessionRun<'a> {
     pub has_directory: bool,
     /// How long it waits for the command before it in a shell session; without end when `None`.
     pub patience: Option<Duration>,
+    /// Whether it runs beside the commands of a shell session: without its turn, from the state of
+    /// now, and without handing one on.
+    pub aside: bool,
 }
 
 /// How a command of a session ended, and the session after it.
@@ -79,10 +82,11 @@ pub struct SessionEnd {
     pub state_reason: Option<String>,
 }
 
-/// A place that stands for many commands. Dropping it ends everything in it, and nothing else.
+/// A place that stands for many commands. Dropping it ends everything in it, and nothing else; a
+/// terminal in it holds it as long as it is open.
 #[derive(Debug)]
 pub struct Session {
-    enclosure: Enclosure,
+    enclosure: Arc<Enclosure>,
     kind: SessionKind,
     jobs: Jobs,
     walls: Mutex<Option<EnclosureId>>,
@@ -111,7 +115,7 @@ impl Session {
         let state = ShellState::at(enclosure.spec().workspace.clone());
         Self {
             jobs: Jobs::new(enclosure.plane().masker().clone()),
-            enclosure,
+            enclosure: Arc::new(enclosure),
             kind,
             walls,
             turn: Turn {
@@ -139,8 +143,13 @@ impl Session {
         self.enclosure.plane().ambient().monotonic()
     }
 
+    /// Lends its place, for a terminal in it.
+    pub const fn enclosure(&self) -> &Arc<Enclosure> {
+        &self.enclosure
+    }
+
     /// Lends the plan of the place.
-    pub const fn spec(&self) -> &EnclosureSpec {
+    pub fn spec(&self) -> &EnclosureSpec {
         self.enclosure.spec()
     }
 
@@ -166,6 +175,10 @@ impl Session {
     pub fn run(&self, request: SessionRun<'_>) -> SessionEnd {
         match &self.kind {
             SessionKind::Plain => self.run_plain(request),
+            SessionKind::Shell { .. } if request.aside => {
+                let mut state = lock(&self.turn.state).state.clone();
+                self.run_shell(request, &mut state)
+            }
             SessionKind::Shell { .. } => self.run_in_turn(request),
         }
     }

@@ -226,6 +226,11 @@ impl Terminal {
         &self.teller.terminal_id
     }
 
+    /// Tells how long ago it wrote something.
+    pub fn since_output(&self) -> Option<Duration> {
+        self.shared.state().last_output.map(|last| last.elapsed())
+    }
+
     /// Gives its name.
     pub fn name(&self) -> &TerminalName {
         &self.teller.name

@@ -41,6 +41,9 @@ impl Recorder {
             .create_new(true)
             .mode(0o600)
             .open(path)?;
+        // Held as long as it is written: what is locked is not removed, whichever process it is of.
+        // Where the file system has no locks, its age keeps it.
+        let _ = file.try_lock_shared();
         let mut recorder = Self {
             path: path.to_owned(),
             file: Some(BufWriter::new(file)),

@@ -61,6 +61,7 @@ impl Scene {
             shell: self.shell.into(),
             has_directory: false,
             patience: Some(Duration::from_secs(20)),
+            aside: false,
         }
     }
 
@@ -599,5 +600,38 @@ fn a_reset_begins_anew() {
         let end = scene.sh("pwd; echo ${A-gone}");
         assert_eq!(end.outcome.stdout, format!("{}\ngone\n", scene.top()));
         assert!(!end.session_reset, "{end:?}");
+    }
+}
+
+#[test]
+fn a_command_beside_the_others_waits_for_none_and_hands_nothing_on() {
+    for provider in providers() {
+        let scene = Scene::new(provider, Some("/bin/bash"));
+        scene.sh("mkdir sub; cd sub; export A=1");
+        let directory = format!("{}/sub", scene.top());
+        let long = std::thread::scope(|scope| {
+            let long = scope.spawn(|| {
+                let mut request = scene.request("touch began; sleep 5; cd /; export A=2; echo $A");
+                request.run.command.timeout_ms = Some(4_000);
+                scene.session.run(request)
+            });
+            while !std::path::Path::new(&directory).join("began").exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let began = Instant::now();
+            let mut request = scene.request("pwd; echo $A; cd /; export A=3");
+            request.aside = true;
+            let aside = scene.session.run(request);
+            assert_eq!(
+                aside.outcome.stdout,
+                format!("{directory}\n1\n"),
+                "{aside:?}"
+            );
+            assert!(began.elapsed() < Duration::from_secs(3), "it waited");
+            long.join().expect("a thread")
+        });
+        assert_eq!(long.outcome.status, Status::Timeout);
+        let next = scene.sh("pwd; echo $A");
+        assert_eq!(next.outcome.stdout, format!("{directory}\n1\n"), "{next:?}");
     }
 }

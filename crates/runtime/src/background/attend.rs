@@ -21,8 +21,8 @@ const SWEEP_EVERY: u32 = 2 * 3600;
 
 impl Runtime {
     /// Listens from now on for requests of other processes to end commands of this one, for as long
-    /// as the runtime is there, and removes output that has been kept for its time. Starting a
-    /// background command does this too.
+    /// as the runtime is there, and removes output and recordings that have been kept for their time.
+    /// Starting a background command does this too.
     pub fn attend(self: &Arc<Self>) {
         let mut listens = lock(&self.attendance.listens);
         if *listens {
@@ -97,6 +97,8 @@ fn listen(runtime: &Weak<Runtime>, mut after: u64) {
         if turns.is_multiple_of(SWEEP_EVERY) {
             let kept = Duration::from_secs(limits::OUTPUT_KEPT_SECONDS);
             let _ = runtime.expire_output(kept);
+            let kept = Duration::from_secs(limits::TERMINAL_RECORDINGS_SECONDS);
+            let _ = runtime.expire_recordings(kept, limits::TERMINAL_RECORDINGS_BYTES);
         }
         turns = turns.wrapping_add(1);
         let journal = Arc::clone(runtime.journal());

@@ -25,11 +25,11 @@ use crate::decide::decide;
 use crate::host::{PolicyRequest, Resolved};
 use crate::participants::Participants;
 use crate::refusal;
-use crate::run::{FrontDoor, Opening, plan_in};
+use crate::run::{FrontDoor, Opening, plan_as};
 use crate::runtime::Runtime;
 use crate::scribe::Line;
 use registry::Entry;
-pub(crate) use registry::Sessions;
+pub(crate) use registry::{Begun, Sessions};
 pub(crate) use stamp::Stamp;
 
 /// Seconds without command and job after which a session ends when nobody says another time.
@@ -47,6 +47,16 @@ pub(crate) struct Walls {
     session: Arc<Session>,
     resolved: Arc<Resolved>,
     stamp: Stamp,
+}
+
+/// A session as a terminal in it needs it.
+#[derive(Debug)]
+pub(crate) struct SessionPlace {
+    pub(crate) id: SessionId,
+    pub(crate) policy: PolicyRequest,
+    pub(crate) session: Arc<Session>,
+    pub(crate) resolved: Arc<Resolved>,
+    pub(crate) held: Begun,
 }
 
 impl Runtime {
@@ -141,6 +151,21 @@ impl Runtime {
         })
     }
 
+    /// Gives a session for a terminal in it, held until the guard is dropped, with the policy that
+    /// it was opened with and what came of that.
+    pub(crate) fn session_place(&self, reference: &str) -> Result<SessionPlace, Problem> {
+        let entry = self.sessions.find(reference)?;
+        self.follow_policy(&entry)?;
+        let (session, resolved) = entry.walls();
+        Ok(SessionPlace {
+            id: entry.terms.id.clone(),
+            policy: entry.terms.policy.clone(),
+            session,
+            resolved,
+            held: entry.hold(),
+        })
+    }
+
     pub(crate) fn policy_stamp(&self, policy: &PolicyRequest) -> Stamp {
         Stamp::take(&self.surroundings, policy)
     }
@@ -159,17 +184,19 @@ impl Runtime {
         let entry = self.sessions.find(&request.session)?;
         let form = command_form(request.command, request.argv)?;
         let words = form.summary();
-        let (script, form) = match form {
-            CommandForm::Shell(text) => (Some(text), None),
-            form @ CommandForm::Argv(_) => (None, Some(form)),
+        let script = match &form {
+            CommandForm::Shell(text) => Some(text.clone()),
+            CommandForm::Argv(_) => None,
         };
         let running = entry.begin(control);
         let relaunched = self.follow_policy(&entry)? | entry.take_reset();
         let (session, resolved) = entry.walls();
         let shell = resolved.facts.shell.clone();
         let has_directory = request.cwd.is_some();
-        let mut command =
-            RunCommand::new(form.unwrap_or_else(|| CommandForm::Argv(vec![shell.clone()])));
+        let mut command = RunCommand::new(match &form {
+            CommandForm::Shell(_) => CommandForm::Argv(vec![shell.clone()]),
+            CommandForm::Argv(_) => form.clone(),
+        });
         command.cwd = Some(match request.cwd {
             Some(cwd) => cwd.into(),
             None => session.spec().workspace.clone(),
@@ -182,8 +209,25 @@ impl Runtime {
             input: request.stdin.map(String::into_bytes),
         };
         let decision = decide(&resolved.policy);
-        let planned = plan_in(&resolved, session.spec(), &command, entry.terms.door, &io)?;
         let subject = entry.terms.who.another(self.plane.ambient()).subject();
+        let planned = plan_as(
+            &resolved,
+            session.spec(),
+            &command,
+            &form,
+            entry.terms.door,
+            &io,
+        )
+        .inspect_err(|problem| {
+            let data = json!({
+                "operation": "session_run",
+                "session_id": entry.terms.id,
+                "verdict": "refuse",
+                "problem": problem,
+            });
+            let denied = Line::new(event_type::POLICY_DENIED, &subject, data);
+            self.scribe.record_later(vec![denied]);
+        })?;
         self.scribe.record_later(vec![Line::new(
             event_type::POLICY_DECIDED,
             &subject,
@@ -194,6 +238,7 @@ impl Runtime {
                 "rule": decision.rule,
                 "why": decision.why,
                 "clamps": planned.clamps,
+                "commands": planned.judgement,
             }),
         )]);
         let patience = planned.spec.timeout_ms.map(Duration::from_millis);
@@ -209,6 +254,7 @@ impl Runtime {
             shell,
             has_directory,
             patience,
+            aside: request.aside,
         });
         drop(running);
         let SessionEnd {

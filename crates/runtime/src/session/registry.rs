@@ -136,6 +136,16 @@ impl Entry {
         }
     }
 
+    /// Keeps it from ending for want of commands, until what is given back is dropped.
+    pub(crate) fn hold(self: &Arc<Self>) -> Begun {
+        self.progress().running += 1;
+        Begun {
+            entry: Arc::clone(self),
+            // No command has this number.
+            number: 0,
+        }
+    }
+
     /// Cancels every command that runs; gives how many.
     pub(crate) fn cancel_commands(&self) -> u64 {
         let progress = self.progress();

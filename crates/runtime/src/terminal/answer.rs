@@ -32,7 +32,11 @@ pub(super) fn info(entry: &Entry, active: bool) -> TerminalInfo {
         active,
         state,
         foreground,
+        session: entry.fixed.session.clone(),
         written: terminal.written(),
+        last_output_ms: terminal
+            .since_output()
+            .map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         recording: terminal
             .recording()
             .map(|path| BytePath::from(path.clone())),

@@ -1,6 +1,7 @@
 //! Terminals of one runtime: by their names, with the rights that they were opened with.
 
 mod answer;
+mod expire;
 mod open;
 mod registry;
 

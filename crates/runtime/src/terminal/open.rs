@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Subject, event_type};
+use cofferdam_core::id::SessionId;
 use cofferdam_core::operation::{
     CommandForm, RunCommand, TerminalName, TerminalOpen, TerminalOpened, variables,
 };
@@ -14,19 +15,20 @@ use cofferdam_core::policy::PolicyDocument;
 use cofferdam_core::spec::{
     Access, CommandSpec, EnclosureSpec, Network, ProviderKind, StreamPlan, Variable,
 };
-use cofferdam_exec::TerminalSize;
 use cofferdam_exec::terminal::{Terminal, TerminalOptions};
+use cofferdam_exec::{Session, TerminalSize};
 use serde_json::json;
 
 use super::registry::Entry;
 use super::size_of;
-use crate::decide::decide;
+use crate::decide::{command_rules, decide};
 use crate::host::{PolicyRequest, Resolved};
 use crate::participants::Participants;
 use crate::refusal;
 use crate::run::{FrontDoor, Opening, check_directory, narrow};
 use crate::runtime::Runtime;
 use crate::scribe::Line;
+use crate::session::SessionPlace;
 
 /// A request to open a terminal, with everything around it.
 #[derive(Debug, Clone)]
@@ -50,6 +52,7 @@ pub(crate) struct Fixed {
     pub(super) command: CommandSpec,
     pub(super) write_access: Access,
     pub(super) record: bool,
+    pub(super) session: Option<SessionId>,
 }
 
 impl Runtime {
@@ -82,9 +85,23 @@ impl Runtime {
             words: &words,
             door: front_door,
         };
-        let planned = self
-            .look(&policy, Network::None, None)
-            .and_then(|resolved| self.plan_terminal(&open.name, policy, &resolved, command));
+        let place = open
+            .session
+            .as_deref()
+            .map(|session| self.place_of(session, &open))
+            .transpose()?;
+        let planned = match &place {
+            None => self
+                .look(&policy, Network::None, None)
+                .and_then(|resolved| {
+                    self.plan_terminal(&open.name, policy, &resolved, None, (command, front_door))
+                }),
+            Some(place) => {
+                let session = Some(&*place.session);
+                let (policy, resolved) = (place.policy.clone(), &place.resolved);
+                self.plan_terminal(&open.name, policy, resolved, session, (command, front_door))
+            }
+        };
         let mut lines = opening.lines();
         let (fixed, decided) = match planned {
             Ok(planned) => planned,
@@ -107,6 +124,7 @@ impl Runtime {
         self.scribe.record_later(lines);
         let fixed = Fixed {
             record: open.record,
+            session: place.as_ref().map(|place| place.id.clone()),
             ..fixed
         };
         let terminal = match self.start_terminal(&fixed, size, &who.subject()) {
@@ -116,9 +134,29 @@ impl Runtime {
                 return Err(problem);
             }
         };
-        let entry = Arc::new(Entry::new(open.name, fixed, who, front_door, terminal));
+        let held = place.map(|place| place.held);
+        let entry = Arc::new(Entry::new(
+            open.name, fixed, who, front_door, terminal, held,
+        ));
         self.terminals.add(Arc::clone(&entry));
         Ok(self.opened(&entry))
+    }
+
+    /// Gives the place of a session, whose walls are as they are.
+    fn place_of(&self, session: &str, open: &TerminalOpen) -> Result<SessionPlace, Problem> {
+        let narrowed = [
+            ("network", open.network.is_some()),
+            ("write_access", open.write_access.is_some()),
+        ];
+        if let Some((field, _)) = narrowed.iter().find(|(_, is_said)| *is_said) {
+            return Err(Problem::new(
+                ErrorCode::InvalidRequest,
+                format!("{field} of a terminal in a session is that of the session"),
+            )
+            .with_field(*field)
+            .with_hint("leave it out, or open a narrower session"));
+        }
+        self.session_place(session)
     }
 
     fn plan_terminal(
@@ -126,11 +164,15 @@ impl Runtime {
         name: &TerminalName,
         policy: PolicyRequest,
         resolved: &Resolved,
-        mut command: RunCommand,
+        session: Option<&Session>,
+        (mut command, door): (RunCommand, FrontDoor),
     ) -> Result<(Fixed, serde_json::Value), Problem> {
         let requested = refusal::requested(&resolved.policy);
         let decision = decide(&resolved.policy);
-        command.cwd.get_or_insert_with(|| resolved.cwd.clone());
+        command.cwd.get_or_insert_with(|| match session {
+            None => resolved.cwd.clone(),
+            Some(session) => session.directory(),
+        });
         let shell = resolved.facts.shell.to_string();
         if command.command == CommandForm::Argv(Vec::new()) {
             command.command = CommandForm::Argv(interactive(&shell));
@@ -138,8 +180,21 @@ impl Runtime {
         let mut environment = environment(&shell);
         environment.retain(|one| command.env.iter().all(|own| own.name != one.name));
         command.env.splice(0..0, environment);
-        let view = WorkspaceView::live(&resolved.facts.workspace);
-        let spec = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?;
+        let spec = match session {
+            Some(session) => session.spec().clone(),
+            None => {
+                let view = WorkspaceView::live(&resolved.facts.workspace);
+                plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?
+            }
+        };
+        // What is typed into it later is nobody's to judge: the walls hold it.
+        let judgement = command_rules(
+            &resolved.policy,
+            spec.provider,
+            &command.command,
+            &spec.workspace,
+            door,
+        )?;
         let planned = plan::plan_command(
             &resolved.policy,
             &spec,
@@ -161,6 +216,7 @@ impl Runtime {
             "network": spec.network,
             "spec_hash": spec.hash(),
             "policy": resolved.policy.digest(),
+            "commands": judgement,
         });
         let fixed = Fixed {
             name: name.clone(),
@@ -170,6 +226,7 @@ impl Runtime {
             command: planned.spec,
             write_access: resolved.policy.workspace.value,
             record: true,
+            session: None,
             spec,
         };
         Ok((fixed, decided))
@@ -183,10 +240,16 @@ impl Runtime {
         subject: &Subject,
     ) -> Result<Terminal, Problem> {
         let hash = fixed.spec.hash().to_string();
-        let enclosure = self.terminals.enclosure(&hash, || {
-            self.plane
-                .enclose(fixed.spec.clone(), fixed.requested, subject)
-        })?;
+        let enclosure = match &fixed.session {
+            Some(session) => {
+                let place = self.session_place(session.as_str())?;
+                Arc::clone(place.session.enclosure())
+            }
+            None => self.terminals.enclosure(&hash, || {
+                self.plane
+                    .enclose(fixed.spec.clone(), fixed.requested, subject)
+            })?,
+        };
         Terminal::open(
             enclosure,
             TerminalOptions {

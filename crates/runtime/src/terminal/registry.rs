@@ -16,6 +16,7 @@ use super::open::Fixed;
 use crate::participants::Participants;
 use crate::run::{FrontDoor, Opening};
 use crate::scribe::Line;
+use crate::session::Begun;
 
 /// One terminal by its name. What it may is fixed; what it is changes by a reset.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Entry {
     pub(crate) door: FrontDoor,
     terminal: Mutex<Arc<Terminal>>,
     timeouts: AtomicU32,
+    /// Keeps the session from ending for want of commands.
+    _session: Option<Begun>,
 }
 
 impl Entry {
@@ -36,6 +39,7 @@ impl Entry {
         who: Participants,
         door: FrontDoor,
         terminal: Terminal,
+        session: Option<Begun>,
     ) -> Self {
         Self {
             name,
@@ -45,6 +49,7 @@ impl Entry {
             door,
             terminal: Mutex::new(Arc::new(terminal)),
             timeouts: AtomicU32::new(0),
+            _session: session,
         }
     }
 

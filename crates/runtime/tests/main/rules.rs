@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use cofferdam_core::error::ErrorCode;
-use cofferdam_core::operation::RunCommand;
+use cofferdam_core::operation::{
+    OpenSession, RunCommand, RunInSession, TerminalName, TerminalOpen,
+};
 use cofferdam_core::outcome::{CommandOutcome, DenialSource, Status};
-use cofferdam_core::policy::{CommandDecision, CommandRule, PolicyDocument, ProviderChoice};
+use cofferdam_core::policy::{
+    CommandDecision, CommandRule, Permission, PolicyDocument, ProviderChoice,
+};
 use cofferdam_exec::{CommandIo, Control};
-use cofferdam_runtime::{FrontDoor, PolicyRequest, RunRequest, Runtime};
+use cofferdam_runtime::{FrontDoor, PolicyRequest, RunRequest, Runtime, TerminalRequest};
 
 use crate::support::{Desk, events, has_walls};
 
@@ -101,20 +105,139 @@ fn row_13_without_walls_an_ask_is_answered_by_whoever_typed_it_only() {
     );
     assert_eq!(typed.status, Status::Completed, "{:?}", typed.error);
     assert!(desk.repo.join("made").is_dir());
-    // What a rule allows runs for everybody, and without rules nothing is told apart.
-    for (owner, text) in [
-        (policy(ProviderChoice::Direct), "cat /dev/null"),
-        (
-            PolicyDocument {
-                commands: None,
-                ..policy(ProviderChoice::Direct)
-            },
-            "touch a",
-        ),
+    // What a rule allows runs for everybody.
+    let allowed = policy(ProviderChoice::Direct);
+    let outcome = run_by(
+        &runtime,
+        allowed,
+        FrontDoor::Protocol,
+        shell("cat /dev/null"),
+    );
+    assert_eq!(outcome.status, Status::Completed);
+}
+
+#[test]
+fn row_13_without_walls_and_rules_a_protocol_asks_and_the_owner_may_have_answered() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let bare = PolicyDocument {
+        provider: Some(ProviderChoice::Direct),
+        ..PolicyDocument::default()
+    };
+    let asked = run_by(
+        &runtime,
+        bare.clone(),
+        FrontDoor::Protocol,
+        shell("touch a"),
+    );
+    assert_eq!(asked.status, Status::Denied);
+    let problem = asked.error.expect("a reason");
+    assert_eq!(problem.code, ErrorCode::ApprovalUnavailable);
+    assert!(
+        problem
+            .hint
+            .is_some_and(|hint| hint.contains("--permission unrestricted"))
+    );
+    assert!(!desk.repo.join("a").exists());
+    // Whoever typed it has answered, and so has an owner who said beforehand that nothing is asked.
+    let typed = run_by(
+        &runtime,
+        bare.clone(),
+        FrontDoor::CommandLine,
+        shell("true"),
+    );
+    assert_eq!(typed.status, Status::Completed);
+    let unasked = PolicyDocument {
+        permission: Some(Permission::Unrestricted),
+        ..bare.clone()
+    };
+    let outcome = run_by(
+        &runtime,
+        unasked.clone(),
+        FrontDoor::Protocol,
+        shell("touch a"),
+    );
+    assert_eq!(outcome.status, Status::Completed, "{:?}", outcome.error);
+    // That is no answer to a rule that asks, and nothing that a request may say.
+    let with_rules = PolicyDocument {
+        permission: Some(Permission::Unrestricted),
+        ..policy(ProviderChoice::Direct)
+    };
+    let outcome = run_by(
+        &runtime,
+        with_rules,
+        FrontDoor::Protocol,
+        shell("mkdir made"),
+    );
+    assert_eq!(outcome.status, Status::Denied);
+    let by_request = runtime.run_command(RunRequest {
+        policy: PolicyRequest {
+            owner: bare,
+            request: Some(PolicyDocument {
+                permission: Some(Permission::Unrestricted),
+                ..PolicyDocument::default()
+            }),
+            ..PolicyRequest::default()
+        },
+        command: shell("touch b"),
+        front_door: FrontDoor::Protocol,
+        io: CommandIo::Capture { input: None },
+        control: Control::new(),
+    });
+    assert_ne!(by_request.status, Status::Completed);
+    assert!(!desk.repo.join("b").exists());
+}
+
+#[test]
+fn row_13_sessions_and_terminals_are_judged_as_commands_are() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let asked = PolicyRequest {
+        workspace: Some(desk.repo.clone()),
+        owner: policy(ProviderChoice::Direct),
+        ..PolicyRequest::default()
+    };
+    let open = OpenSession {
+        name: Some("work".to_owned()),
+        ..OpenSession::default()
+    };
+    runtime
+        .open_session(asked.clone(), &open, FrontDoor::Protocol)
+        .expect("opened");
+    let run = |text: &str| {
+        let request = RunInSession {
+            session: "work".to_owned(),
+            command: Some(text.to_owned()),
+            ..RunInSession::default()
+        };
+        runtime.run_in_session(request, &Control::new())
+    };
+    for (text, code) in [
+        ("cat /dev/null; touch made", ErrorCode::Denied),
+        ("mkdir made", ErrorCode::ApprovalUnavailable),
+        ("cp /dev/null made", ErrorCode::ApprovalUnavailable),
     ] {
-        let outcome = run_by(&runtime, owner, FrontDoor::Protocol, shell(text));
-        assert_eq!(outcome.status, Status::Completed, "{text}");
+        let refused = run(text).expect_err("refused");
+        assert_eq!(refused.code, code, "{text}");
+        assert!(!desk.repo.join("made").exists(), "{text}");
     }
+    assert!(run("cat /dev/null").expect("a result").result.success);
+    let terminal = |argv: &[&str]| {
+        let name = TerminalName::parse("one").expect("a name");
+        runtime.terminal_open(TerminalRequest {
+            policy: asked.clone(),
+            open: TerminalOpen {
+                argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+                ..TerminalOpen::new(name)
+            },
+            front_door: FrontDoor::Protocol,
+        })
+    };
+    let refused = terminal(&["touch", "made"]).expect_err("refused");
+    assert_eq!(refused.code, ErrorCode::Denied);
+    let asked = terminal(&[]).expect_err("refused");
+    assert_eq!(asked.code, ErrorCode::ApprovalUnavailable);
+    terminal(&["cat"]).expect("opened");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use cofferdam_core::event::Event;
 use cofferdam_core::operation::{CommandForm, RunCommand};
 use cofferdam_core::outcome::CommandOutcome;
-use cofferdam_core::policy::{PolicyDocument, ProviderChoice};
+use cofferdam_core::policy::{Permission, PolicyDocument, ProviderChoice};
 use cofferdam_core::task::{
     Carry, ChangeKind, CleanupPolicy, IsolationMode, TaskRequest, TaskResult, VerifyFrom,
     WorkspaceStrategy,
@@ -194,6 +194,8 @@ pub(crate) fn provider(choice: ProviderChoice) -> PolicyRequest {
     PolicyRequest {
         owner: PolicyDocument {
             provider: Some(choice),
+            // Without walls what a protocol asks for would be asked about.
+            permission: (choice == ProviderChoice::Direct).then_some(Permission::Unrestricted),
             ..PolicyDocument::default()
         },
         ..PolicyRequest::default()

@@ -409,3 +409,89 @@ fn a_killed_plane_leaves_no_terminal_and_the_next_start_says_so() {
     assert_eq!(last.kind, "terminal.closed", "{last:?}");
     assert_eq!(last.data["reason"], "interrupted");
 }
+
+#[test]
+fn row_144_old_recordings_go_and_never_one_of_an_open_terminal() {
+    let desk = Desk::new();
+    let runtime = desk.runtime();
+    let record = |text: &str| {
+        open(&runtime, text);
+        line(&runtime, "echo recorded");
+        let closed = runtime.terminal_close(&choice(text)).expect("closed");
+        closed.terminal.recording.expect("a recording")
+    };
+    let (old, large) = (record("old"), record("large"));
+    open(&runtime, "open");
+    line(&runtime, "echo still here");
+    let screen = runtime
+        .terminal_snapshot(&TerminalSnapshot {
+            name: Some(name("open")),
+            ..TerminalSnapshot::default()
+        })
+        .expect("open");
+    let living = screen.terminal.recording.expect("a recording");
+    let month = Duration::from_secs(30 * 24 * 3600);
+    for path in [&old, &living] {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(path.as_path())
+            .expect("there");
+        let before = std::time::SystemTime::now() - month * 2;
+        file.set_modified(before).expect("ours");
+    }
+    let room = u64::MAX;
+    assert_eq!(runtime.expire_recordings(month, room), Ok(1));
+    assert!(!old.as_path().exists() && large.as_path().exists());
+    assert!(living.as_path().exists());
+    // Nothing that is kept for its time, where there is no room for it.
+    assert_eq!(runtime.expire_recordings(month, 10), Ok(1));
+    assert!(!large.as_path().exists() && living.as_path().exists());
+    assert_eq!(runtime.expire_recordings(month, 10), Ok(0));
+    // Each has its receipt.
+    let receipts: Vec<_> = events(&runtime)
+        .into_iter()
+        .filter(|event| event.kind == "terminal.expired")
+        .map(|event| event.data["removed"][0].clone())
+        .collect();
+    assert_eq!(receipts.len(), 2);
+    let stem = |path: &cofferdam_core::bytes::BytePath| {
+        let stem = path.as_path().file_stem().expect("a name");
+        stem.to_string_lossy().into_owned()
+    };
+    assert_eq!(receipts[0]["terminal_id"], stem(&old));
+    assert_eq!(receipts[0]["why"], "age");
+    assert_eq!(receipts[1]["terminal_id"], stem(&large));
+    assert_eq!(receipts[1]["why"], "room");
+    assert!(
+        receipts[1]["bytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 10)
+    );
+}
+
+#[test]
+fn row_25_what_comes_back_and_nobody_reads_is_an_echo_loop() {
+    let desk = Desk::new();
+    let runtime = desk.runtime();
+    open(&runtime, "one");
+    let typed = |text: &str| {
+        runtime
+            .terminal_input(&TerminalInput::line(text, 0.5), &Control::new())
+            .expect("typed")
+    };
+    // It reads nothing, and says nothing: all that is seen is what the terminal echoes.
+    typed("sleep 300");
+    let looped = typed("are you there?");
+    assert_eq!(looped.status, InputStatus::EchoLoop, "{looped:?}");
+    assert!(looped.hint.is_some(), "{looped:?}");
+    // One that has read it and thinks is none.
+    keys(&runtime, &["ctrl-c"]);
+    line(&runtime, "");
+    typed("read x; sleep 300");
+    let thinks = typed("an answer");
+    assert_eq!(thinks.status, InputStatus::Timeout, "{thinks:?}");
+    // Whoever waits for a line has not looped, either.
+    keys(&runtime, &["ctrl-c"]);
+    let asks = typed("cat");
+    assert_eq!(asks.status, InputStatus::AwaitingInput, "{asks:?}");
+}

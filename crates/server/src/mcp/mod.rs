@@ -31,6 +31,8 @@ use crate::operations::{Operation, OperationHost, Scope};
 
 /// How often a caller that asked for it is told that a call goes on.
 const PROGRESS: Duration = Duration::from_secs(2);
+/// How often is looked whether the owner's own tools have changed.
+const TOOLS: Duration = Duration::from_secs(1);
 /// How long calls may take to end once nobody waits for them any more.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 /// The operation that runs the owner's own tools.
@@ -72,6 +74,17 @@ impl McpServer {
         }
     }
 
+    /// Offers nothing, and says what it is there for: a client holds it, and with it whatever else
+    /// its process does.
+    pub fn without_tools(instructions: &str) -> Self {
+        let nothing = Problem::new(ErrorCode::OperationUnknown, "this server offers no tools");
+        Self {
+            calls: Arc::new(Calls::new(Err(nothing))),
+            instructions: instructions.to_owned(),
+            stop: watch::Sender::new(false),
+        }
+    }
+
     /// Gives a way to end it.
     pub fn stop_handle(&self) -> McpStop {
         McpStop(self.stop.clone())
@@ -109,6 +122,7 @@ impl McpServer {
         Output: AsyncWrite + Send + Unpin + 'static,
     {
         let (open, mut closed) = mpsc::channel::<()>(1);
+        let calls = Arc::clone(&self.calls);
         let mut stopped = self.stop.subscribe();
         let tools = Tools {
             calls: self.calls,
@@ -127,7 +141,11 @@ impl McpServer {
                 Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
                 Err(error) => return Err(failed("speak MCP on", io::Error::other(error))),
             };
-            let ended = running.waiting().await;
+            let watched = watch_tools(calls, running.peer().clone());
+            let ended = tokio::select! {
+                ended = running.waiting() => ended,
+                () = watched => return Ok(()),
+            };
             ended.map_err(|error| failed("serve", io::Error::other(error)))?;
             Ok(())
         };
@@ -139,6 +157,45 @@ impl McpServer {
         // Every call holds a sender: the channel is closed when the last one has ended.
         let _ = tokio::time::timeout(LAST_CALLS, closed.recv()).await;
         served
+    }
+}
+
+/// Lists the owner's own tools as they are at this moment.
+fn own_tools(calls: &Calls) -> Vec<Tool> {
+    let (Ok(context), Some(run)) = (calls.context(), calls.table.find(TOOL_RUN)) else {
+        return Vec::new();
+    };
+    let result = Arc::new(object(run.result_schema()));
+    let own = |one: &cofferdam_core::tool::Tool| {
+        Tool::new(
+            one.name.clone(),
+            one.description.clone(),
+            object(one.argument_schema()),
+        )
+        .with_raw_output_schema(Arc::clone(&result))
+        .with_annotations(annotations(run, &one.name))
+    };
+    context.tools().runnable().map(own).collect()
+}
+
+/// Tells the client whenever the owner's own tools are others than before. Ends never.
+async fn watch_tools(calls: Arc<Calls>, client: rmcp::service::Peer<RoleServer>) {
+    let mut known = None;
+    let mut ticks = interval_at(Instant::now(), TOOLS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let calls = Arc::clone(&calls);
+        let read = move || own_tools(&calls);
+        let Ok(now) = tokio::task::spawn_blocking(read).await else {
+            continue;
+        };
+        let is_new = known.as_ref().is_some_and(|known| *known != now);
+        known = Some(now);
+        if is_new {
+            // A client that has gone needs no news.
+            let _ = client.notify_tool_list_changed().await;
+        }
     }
 }
 
@@ -160,7 +217,10 @@ struct Tools {
 
 impl ServerHandler for Tools {
     fn get_info(&self) -> InitializeResult {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
         InitializeResult::new(capabilities)
             .with_server_info(Implementation::new("cofferdam", env!("CARGO_PKG_VERSION")))
             .with_instructions(self.instructions.clone())
@@ -180,7 +240,9 @@ impl ServerHandler for Tools {
     fn get_tool(&self, name: &str) -> Option<Tool> {
         match self.calls.table.find(name) {
             Some(operation) => is_offered(operation).then(|| tool(operation)),
-            None => self.own_tools().into_iter().find(|one| one.name == name),
+            None => own_tools(&self.calls)
+                .into_iter()
+                .find(|one| one.name == name),
         }
     }
 
@@ -200,7 +262,7 @@ impl ServerHandler for Tools {
                 ));
             }
             Err(problem) => {
-                if !self.own_tools().iter().any(|one| one.name == name) {
+                if !own_tools(&self.calls).iter().any(|one| one.name == name) {
                     return Err(ErrorData::invalid_params(problem.message, None));
                 }
                 // One of the owner's is run by the operation for all of them.
@@ -232,31 +294,16 @@ impl ServerHandler for Tools {
 impl Tools {
     /// Lists the operations, and the owner's own tools as they are at this moment.
     fn tools(&self) -> Vec<Tool> {
+        if self.calls.host.is_err() {
+            return Vec::new();
+        }
         let operations = self
             .calls
             .table
             .iter()
             .filter(|one| is_offered(one))
             .map(tool);
-        operations.chain(self.own_tools()).collect()
-    }
-
-    fn own_tools(&self) -> Vec<Tool> {
-        let (Ok(context), Some(run)) = (self.calls.context(), self.calls.table.find(TOOL_RUN))
-        else {
-            return Vec::new();
-        };
-        let result = Arc::new(object(run.result_schema()));
-        let own = |one: &cofferdam_core::tool::Tool| {
-            Tool::new(
-                one.name.clone(),
-                one.description.clone(),
-                object(one.argument_schema()),
-            )
-            .with_raw_output_schema(Arc::clone(&result))
-            .with_annotations(annotations(run, &one.name))
-        };
-        context.tools().runnable().map(own).collect()
+        operations.chain(own_tools(&self.calls)).collect()
     }
 
     /// Waits for a call, hands a cancellation on to it, and tells that it goes on.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cofferdam_core::authority::{Actor, Authority};
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::policy::{Permission, ProviderChoice};
 use cofferdam_exec::Control;
 use cofferdam_runtime::{FileRequest, FrontDoor, PolicyRequest, Runtime};
 
@@ -41,6 +42,11 @@ impl OperationHost {
     /// Says that the calls are the owner's own, made at the keyboard.
     #[must_use]
     pub fn for_owner(mut self) -> Self {
+        // Whoever asks for no walls on the command line has answered what would be asked without.
+        let owner = &mut self.policy.owner;
+        if owner.provider == Some(ProviderChoice::Direct) {
+            owner.permission.get_or_insert(Permission::Unrestricted);
+        }
         self.authority = Authority::new(Actor::Owner, self.authority.root().clone());
         self
     }

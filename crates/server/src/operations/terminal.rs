@@ -111,9 +111,11 @@ pub(super) fn operations() -> Vec<Operation> {
 fn open(context: &OperationContext, request: TerminalOpen) -> Result<TerminalOpened, Problem> {
     context.check_workspace(request.workspace.as_deref())?;
     let mut open = request;
-    // The top of the workspace: where this server was started is nobody's business.
-    open.cwd
-        .get_or_insert_with(|| context.workspace().as_path().display().to_string());
+    if open.session.is_none() {
+        // The top of the workspace: where this server was started is nobody's business.
+        open.cwd
+            .get_or_insert_with(|| context.workspace().as_path().display().to_string());
+    }
     context.runtime().terminal_open(TerminalRequest {
         policy: context.policy(),
         open,

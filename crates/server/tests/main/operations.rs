@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cofferdam_core::policy::{PolicyDocument, ProviderChoice};
+use cofferdam_core::policy::{Permission, PolicyDocument, ProviderChoice};
 use cofferdam_core::spec::Network;
 use cofferdam_journal::SystemAmbient;
 use cofferdam_runtime::{PolicyRequest, Runtime, RuntimeOptions, Surroundings};
@@ -38,6 +38,7 @@ pub(crate) fn host(workspace: PathBuf, data: PathBuf) -> Arc<OperationHost> {
         workspace: Some(workspace),
         owner: PolicyDocument {
             provider: Some(ProviderChoice::Direct),
+            permission: Some(Permission::Unrestricted),
             network: Some(Network::Full),
             ..PolicyDocument::default()
         },

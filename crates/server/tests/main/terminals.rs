@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cofferdam_core::policy::{PolicyDocument, ProviderChoice};
+use cofferdam_core::policy::{Permission, PolicyDocument, ProviderChoice};
 use cofferdam_journal::SystemAmbient;
 use cofferdam_runtime::{PolicyRequest, Runtime, RuntimeOptions, Surroundings};
 use cofferdam_server::OperationHost;
@@ -36,6 +36,7 @@ fn start() -> Running {
     let policy = PolicyRequest {
         owner: PolicyDocument {
             provider: Some(ProviderChoice::Direct),
+            permission: Some(Permission::Unrestricted),
             ..PolicyDocument::default()
         },
         ..PolicyRequest::default()

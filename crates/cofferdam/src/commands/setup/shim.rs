@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::error::Problem;
 
-use crate::arguments::review::Agent;
+use crate::arguments::setup::Agent;
 
 /// By this line a script is known to be ours.
 const MARK: &str = "# Written by `cofferdam setup";
@@ -101,17 +101,7 @@ pub(super) fn is_ours(script: &str) -> bool {
 
 /// Writes the script; `own` is where this program lies.
 pub(super) fn script(wrapped: &Wrapped, own: &Path) -> Result<String, Problem> {
-    let own = own
-        .to_str()
-        .filter(|path| !path.contains(['\n', '\r']))
-        .ok_or_else(|| {
-            Problem::new(
-                ErrorCode::InvalidRequest,
-                format!("{} cannot be written into a script", own.display()),
-            )
-            .with_hint("install Cofferdam at a path of plain text")
-        })?;
-    let own = format!("'{}'", own.replace('\'', r"'\''"));
+    let own = super::quoted(super::plain_path(own)?);
     let Wrapped {
         name,
         program,

@@ -46,6 +46,7 @@ pub(super) fn open(context: &Context, arguments: &TerminalOpenArguments) -> Endi
         columns: Some(arguments.columns),
         write_access: arguments.read_only.then_some(Access::Read),
         network: arguments.net.map(NetworkChoice::level),
+        session: arguments.session.clone(),
         record: !arguments.no_record,
         workspace: None,
     };
