@@ -180,12 +180,11 @@ impl Runtime {
         let mut environment = environment(&shell);
         environment.retain(|one| command.env.iter().all(|own| own.name != one.name));
         command.env.splice(0..0, environment);
-        let spec = match session {
-            Some(session) => session.spec().clone(),
-            None => {
-                let view = WorkspaceView::live(&resolved.facts.workspace);
-                plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?
-            }
+        let spec = if let Some(session) = session {
+            session.spec().clone()
+        } else {
+            let view = WorkspaceView::live(&resolved.facts.workspace);
+            plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?
         };
         // What is typed into it later is nobody's to judge: the walls hold it.
         let judgement = command_rules(

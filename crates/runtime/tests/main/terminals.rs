@@ -430,7 +430,7 @@ fn row_144_old_recordings_go_and_never_one_of_an_open_terminal() {
         })
         .expect("open");
     let living = screen.terminal.recording.expect("a recording");
-    let month = Duration::from_secs(30 * 24 * 3600);
+    let month = Duration::from_hours(30 * 24);
     for path in [&old, &living] {
         let file = std::fs::File::options()
             .write(true)

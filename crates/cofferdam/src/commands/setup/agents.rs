@@ -339,13 +339,14 @@ pub(super) fn not_covered(wish: &Wish<'_>) -> Vec<String> {
                  about commands into the policy of Cofferdam",
             );
         }
-        (Agent::Claude, _) => said.push("its tools for the web, and commands typed with ! in it"),
         (Agent::Gemini, Mode::Hook) => {
             said.push(
                 "a folder that it does not trust: there it starts no server, and no command runs",
             );
         }
-        (Agent::Gemini, _) => said.push("its tools for the web, and commands typed with ! in it"),
+        (Agent::Claude | Agent::Gemini, _) => {
+            said.push("its tools for the web, and commands typed with ! in it");
+        }
         (Agent::Codex, _) => {
             said.push(
                 "its tools for the web, for pictures, and for patches where a model has that one",

@@ -263,7 +263,8 @@ fn parse(path: &Path, kind: Kind, text: &str) -> Result<Document, Problem> {
 
 /// Compares with the order of fields, which counts here.
 fn is_same(left: Option<&Value>, right: &Value) -> bool {
-    left.is_some_and(|left| left.to_string() == right.to_string())
+    let text = |value: &Value| serde_json::to_string(value).unwrap_or_default();
+    left.is_some_and(|left| text(left) == text(right))
 }
 
 /// Puts switches behind all others; the order of an object counts.

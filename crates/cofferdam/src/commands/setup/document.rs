@@ -108,7 +108,7 @@ impl Document {
                     // A heading of its own instead of braces.
                     Some(fields) => {
                         for (name, value) in fields {
-                            document.set(&[path, &[name.clone()]].concat(), Some(value));
+                            document.set(&[path, std::slice::from_ref(name)].concat(), Some(value));
                         }
                     }
                     None => document.set(path, Some(value)),
