@@ -6,6 +6,8 @@ mod agents;
 mod another;
 #[path = "main/ask.rs"]
 mod ask;
+#[path = "main/cases.rs"]
+mod cases;
 #[path = "main/codes.rs"]
 mod codes;
 #[path = "main/doctor.rs"]

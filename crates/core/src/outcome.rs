@@ -270,7 +270,7 @@ pub struct LimitInEffect {
     pub by: Option<LimitHolder>,
 }
 
-/// A bound that was met while a command ran, as the kernel counted it.
+/// A bound that was met while a command ran, as the kernel counted it or the plane held it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitReason {
@@ -278,6 +278,14 @@ pub enum LimitReason {
     Oom,
     /// A process or thread was refused.
     PidsLimit,
+    /// The command itself was ended because it had used up its processor time.
+    CpuLimit,
+    /// Output came after as much as is kept; it was counted and dropped.
+    OutputLimit,
+    /// It ran for as long as it might.
+    TimeLimit,
+    /// It wrote nothing for as long as it might.
+    IdleLimit,
 }
 
 impl LimitReason {
@@ -286,6 +294,10 @@ impl LimitReason {
         match self {
             Self::Oom => "oom",
             Self::PidsLimit => "pids_limit",
+            Self::CpuLimit => "cpu_limit",
+            Self::OutputLimit => "output_limit",
+            Self::TimeLimit => "time_limit",
+            Self::IdleLimit => "idle_limit",
         }
     }
 }

@@ -20,6 +20,7 @@ use cofferdam_sandbox::ForegroundLook;
 use crate::control::TerminalSize;
 use crate::files::FileWorker;
 use crate::limits::Limiter;
+use crate::protect::LastUndo;
 
 /// The descriptors that a command begins with.
 #[derive(Debug)]
@@ -169,6 +170,11 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Gives one number for the state of the private places; `None` where it cannot be told.
     fn traces(&self, _limit: Duration) -> Option<u64> {
+        None
+    }
+
+    /// Lends what is shared with a keeper that puts protected names back when the plane dies.
+    fn undo(&self) -> Option<&LastUndo> {
         None
     }
 

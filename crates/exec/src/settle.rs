@@ -98,7 +98,12 @@ fn command(
     let snapshot = intent.data.get("protected").cloned().unwrap_or(Value::Null);
     let changes = serde_json::from_value(snapshot).map_or_else(
         |_| Vec::new(),
-        |snapshot| protect::restore(&snapshot, &quarantine(data.path(), &command_id)),
+        |snapshot| {
+            let quarantine = quarantine(data.path(), &command_id);
+            let mut changes = protect::put_back_by_keeper(&snapshot, &quarantine);
+            changes.extend(protect::restore(&snapshot, &quarantine));
+            changes
+        },
     );
     let undone = protect::undone(&changes);
     for change in &changes {

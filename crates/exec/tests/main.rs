@@ -2,6 +2,8 @@
 
 #![expect(clippy::print_stdout, reason = "a test that cannot run here says why")]
 
+#[path = "main/cases.rs"]
+mod cases;
 #[path = "main/conformance.rs"]
 mod conformance;
 #[path = "main/home.rs"]

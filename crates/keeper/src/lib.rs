@@ -12,7 +12,8 @@
 //!   ([`SupervisorClient`]);
 //! - **file workers**, forked by it and put behind the same walls as commands ([`FileClient`]).
 //!
-//! A channel that closes means: end everything below, then leave.
+//! A channel that closes means: end everything below, then leave. On the host a keeper whose plane
+//! died in the middle of a command then puts protected names back ([`UndoTable`]).
 //!
 //! The same program guards a caller's terminal while that is raw ([`guard_terminal`]): on the host,
 //! by itself, with nothing below it.
@@ -31,6 +32,7 @@ mod protocol;
 mod serve;
 mod supervisor;
 mod terminal;
+mod undo;
 
 pub use channel::{ChannelError, INLINE_BYTES, receive, send};
 pub use client::{ClientError, KeeperClient, OpenedTerminal, SupervisorClient};
@@ -41,3 +43,4 @@ pub use protocol::{
 };
 pub use serve::run;
 pub use terminal::{TERMINAL_DONE, TERMINAL_MESSAGE, TERMINAL_UNDO, guard_terminal};
+pub use undo::{UNDO_HEAD, UndoName, UndoNode, UndoTable};

@@ -1,6 +1,7 @@
 //! The keeper itself: one loop over its channel and its children.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use cofferdam_sandbox::{
     ChildSignals, Filter, Reap, SandboxError, Step, Sweep, Swept, apply_mounts, build_ruleset,
     drop_all_capabilities, fork_and_run, open_terminal, reap_any, set_dumpable, set_process_name,
-    set_subreaper, signal_pid, sweep, take_inherited_channel, traces,
+    set_subreaper, signal_pid, sweep, take_inherited, traces,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -19,6 +20,7 @@ use crate::channel::{ChannelError, receive, send};
 use crate::files;
 use crate::protocol::{Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup};
 use crate::supervisor::{self, Walls};
+use crate::undo;
 
 const SWEEP: Duration = Duration::from_secs(2);
 const BACKLOG: i32 = 128;
@@ -26,11 +28,13 @@ const BACKLOG: i32 = 128;
 /// Runs the keeper on the channel with this number until the channel closes.
 ///
 /// For the keeper's own program: the process becomes a subreaper, not dumpable, and ends everything
-/// below it before this returns.
-pub fn run(channel: RawFd) -> ExitCode {
-    let Ok(socket) = take_inherited_channel(channel) else {
+/// below it before this returns. With the number of a memory file as [`crate::UndoTable`] tells of
+/// it, protected names are put back at the end, once nothing runs any more.
+pub fn run(channel: RawFd, undo: Option<RawFd>) -> ExitCode {
+    let Ok((socket, undo)) = take_inherited(channel, undo) else {
         return ExitCode::from(125);
     };
+    let undo = undo.map(File::from);
     set_process_name(c"cofferdam-keep");
     let prepared = set_dumpable(false)
         .and_then(|()| set_subreaper())
@@ -57,7 +61,10 @@ pub fn run(channel: RawFd) -> ExitCode {
         Ok(Sweep {
             swept: Swept::NothingLeft | Swept::Ended,
             ..
-        }) => ExitCode::SUCCESS,
+        }) => {
+            undo.as_ref().inspect(|shared| undo::put_back(shared));
+            ExitCode::SUCCESS
+        }
         _ => ExitCode::FAILURE,
     }
 }

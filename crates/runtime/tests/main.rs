@@ -22,6 +22,8 @@ mod scripted;
 #[path = "main/crash.rs"]
 mod crash;
 
+#[path = "main/cases.rs"]
+mod cases;
 #[path = "main/checks.rs"]
 mod checks;
 

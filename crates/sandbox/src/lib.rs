@@ -64,7 +64,7 @@ pub use landlock::{
 pub use limits::{Limit, OwnOomScore, Resource};
 pub use memory::{read_memory, sealed_memory, sealed_program};
 pub use message::{
-    MAX_DESCRIPTORS, message_pair, peer_is_gone, receive_message, send_message,
+    MAX_DESCRIPTORS, message_pair, peer_is_gone, receive_message, send_message, take_inherited,
     take_inherited_channel,
 };
 pub use mounts::{SetupMount, apply_mounts};

@@ -61,9 +61,14 @@ impl Limit {
                 return -1;
             }
             let value = self.value.min(present.rlim_max);
+            // A second later is enough to end in order, and the first signal says why it comes.
+            let last = match self.resource {
+                Resource::Cpu => value.saturating_add(1).min(present.rlim_max),
+                _ => value,
+            };
             let lowered = libc::rlimit {
                 rlim_cur: value,
-                rlim_max: value,
+                rlim_max: last,
             };
             libc::setrlimit(resource, &raw const lowered)
         }

@@ -97,22 +97,53 @@ pub fn receive_message(
 /// `EBADF` or `ENOTSOCK` when the number is no channel, `EBUSY` when it is below 3 or a channel was
 /// taken already.
 pub fn take_inherited_channel(number: RawFd) -> Result<OwnedFd, SandboxError> {
+    take_inherited(number, None).map(|(channel, _)| channel)
+}
+
+/// The same with a file beside the channel. A number that is no regular file is none; it is closed.
+///
+/// # Errors
+///
+/// Those of [`take_inherited_channel`].
+pub fn take_inherited(
+    channel: RawFd,
+    file: Option<RawFd>,
+) -> Result<(OwnedFd, Option<OwnedFd>), SandboxError> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
-    if number < 3 || TAKEN.swap(true, Ordering::SeqCst) {
+    if channel < 3 || TAKEN.swap(true, Ordering::SeqCst) {
         return Err(SandboxError::new(Step::Descriptors, libc::EBUSY));
     }
     let step = at_step(Step::Descriptors);
     // SAFETY: only borrowed for two questions; a closed number is refused by the kernel.
-    let channel = unsafe { BorrowedFd::borrow_raw(number) };
-    rustix::io::fcntl_setfd(channel, rustix::io::FdFlags::CLOEXEC).map_err(&step)?;
-    let kind = rustix::net::sockopt::socket_type(channel).map_err(&step)?;
+    let borrowed = unsafe { BorrowedFd::borrow_raw(channel) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).map_err(&step)?;
+    let kind = rustix::net::sockopt::socket_type(borrowed).map_err(&step)?;
     if kind != SocketType::SEQPACKET {
         return Err(SandboxError::new(Step::Descriptors, libc::ENOTSOCK));
     }
-    crate::tree::close_all_but(&[channel]);
-    // SAFETY: an open descriptor that the process was started with; nothing else in this process
-    // knows its number, and the flag above keeps it from being taken twice.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    let file = file.filter(|number| *number >= 3 && *number != channel && is_file(*number));
+    // SAFETY: as above; it was just looked at.
+    let beside = file.map(|number| unsafe { BorrowedFd::borrow_raw(number) });
+    let kept: Vec<BorrowedFd<'_>> = [Some(borrowed), beside].into_iter().flatten().collect();
+    crate::tree::close_all_but(&kept);
+    // SAFETY: open descriptors that the process was started with, two different ones; nothing else
+    // in this process knows their numbers, and the flag above keeps them from being taken twice.
+    unsafe {
+        Ok((
+            OwnedFd::from_raw_fd(channel),
+            file.map(|number| OwnedFd::from_raw_fd(number)),
+        ))
+    }
+}
+
+/// Tells whether a number is an open regular file, which is then closed by whoever executes another
+/// program.
+fn is_file(number: RawFd) -> bool {
+    // SAFETY: only borrowed for two questions; a closed number is refused by the kernel.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).is_ok()
+        && rustix::fs::fstat(borrowed)
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
 }
 
 /// Tells whether the other end of a channel is still there, without taking a message.

@@ -112,7 +112,7 @@ fn judge(rows: &[Row], tests: &BTreeMap<String, BTreeSet<String>>) -> Vec<Findin
 }
 
 /// Names of the test functions of each crate.
-fn tests_of(tree: &Tree) -> BTreeMap<String, BTreeSet<String>> {
+pub(super) fn tests_of(tree: &Tree) -> BTreeMap<String, BTreeSet<String>> {
     tree.crates
         .iter()
         .map(|one| {

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod capabilities;
+mod cases;
 mod dependencies;
 mod errors;
 mod length;
@@ -105,6 +106,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
     );
     report.add("licences", licences::check(root)?);
     report.add("capabilities", capabilities::check(root, &tree)?);
+    report.add("field cases", cases::check(root, &tree)?);
     report.add("error codes", errors::check(root)?);
     report.add("links", links::check(root)?);
     if !arguments.skip_binary {

@@ -89,6 +89,7 @@ pub(super) fn enclose(
         status: Some(status),
         inner: std::sync::OnceLock::new(),
         complaint: Some(complaint),
+        undo: None,
         _layers: Some(layers),
     };
     // Held until the keeper has answered: dropping it takes everything down again.

@@ -16,6 +16,7 @@ use super::keeper::{KeeperBackend, Process};
 use crate::backend::Backend;
 use crate::limits::Limiter;
 use crate::plane::Plane;
+use crate::protect::LastUndo;
 
 /// The descriptor on which a keeper finds its channel.
 pub(super) const CHANNEL: i32 = 3;
@@ -36,6 +37,11 @@ pub(super) fn enclose(
         .open("/dev/null")
         .map_err(|error| Problem::new(ErrorCode::Io, format!("cannot open /dev/null: {error}")))?
         .into();
+    let (undo, shared) = plane
+        .data()
+        .filter(|_| !spec.protections.is_empty())
+        .and_then(|data| LastUndo::make(&data.path().join("quarantine")))
+        .unzip();
     let child = plane
         .spawner()?
         .call(move || {
@@ -49,6 +55,10 @@ pub(super) fn enclose(
                 (null.as_fd(), 2),
                 (theirs.as_fd(), CHANNEL),
             ];
+            if let Some(shared) = &shared {
+                keeper.arguments.push(c"4".to_owned());
+                keeper.descriptors.push((shared.as_fd(), 4));
+            }
             keeper.identity = identity;
             keeper.new_session = true;
             keeper.no_new_privileges = true;
@@ -57,7 +67,11 @@ pub(super) fn enclose(
         })?
         .map_err(|error| start_problem(spec.provider, &error))?;
     let client = KeeperClient::new(ours);
-    let backend = KeeperBackend::new(spec, Process::alone(child), Occupancy::Many, limiter);
+    let process = Process {
+        undo,
+        ..Process::alone(child)
+    };
+    let backend = KeeperBackend::new(spec, process, Occupancy::Many, limiter);
     let (_, supervisors) = client.hello(&setup(spec), 1).map_err(|error| {
         Problem::new(
             ErrorCode::ProviderUnavailable,

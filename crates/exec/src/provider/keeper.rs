@@ -29,6 +29,7 @@ use super::supervised::SupervisedCommand;
 use crate::backend::{Backend, Extra, InnerNetwork, Started, Stdio};
 use crate::files::FileWorker;
 use crate::limits::Limiter;
+use crate::protect::LastUndo;
 
 /// How long the processes of a place may take to leave before they are killed.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     pub(super) keeping: Mutex<Vec<(u64, SupervisorClient)>>,
     /// The number of the next of them.
     pub(super) next_kept: AtomicU64,
+    /// What the keeper is told of protected names, where it stands on the host.
+    undo: Option<LastUndo>,
     /// What the plane started: the keeper itself, or bubblewrap around it.
     pub(super) process: Mutex<Option<Process>>,
     pub(super) standing: AtomicBool,
@@ -80,6 +83,8 @@ pub(crate) struct Process {
     pub(super) inner: OnceLock<Pid>,
     /// What is said when the walls do not stand.
     pub(super) complaint: Option<Complaint>,
+    /// What the keeper is told, so that it can put protected names back.
+    pub(super) undo: Option<LastUndo>,
     /// The cache layers that are mounted inside: free again when the processes are gone.
     pub(super) _layers: Option<CacheLayers>,
 }
@@ -92,6 +97,7 @@ impl Process {
             status: None,
             inner: OnceLock::new(),
             complaint: None,
+            undo: None,
             _layers: None,
         }
     }
@@ -125,7 +131,7 @@ impl KeeperBackend {
     /// in it; dropping it ends everything.
     pub(crate) fn new(
         spec: &EnclosureSpec,
-        process: Process,
+        mut process: Process,
         occupancy: Occupancy,
         limiter: Arc<Limiter>,
     ) -> Self {
@@ -134,6 +140,7 @@ impl KeeperBackend {
             idle: Mutex::default(),
             keeping: Mutex::default(),
             next_kept: AtomicU64::new(1),
+            undo: process.undo.take(),
             process: Mutex::new(Some(process)),
             standing: AtomicBool::new(true),
             environment: spec.environment.clone(),
@@ -236,6 +243,7 @@ impl Shared {
 
     fn end(&self) -> EndedBy {
         self.standing.store(false, Ordering::Release);
+        self.undo.as_ref().inspect(|undo| undo.leave());
         lock(&self.idle).clear();
         lock(&self.keeping).clear();
         self.close_channel();
@@ -391,6 +399,10 @@ impl Backend for KeeperBackend {
             master,
             foreground: None,
         })
+    }
+
+    fn undo(&self) -> Option<&LastUndo> {
+        self.0.undo.as_ref()
     }
 
     fn end(&self) -> EndedBy {

@@ -265,6 +265,9 @@ impl<'a> Prepared<'a> {
             extra,
             control: &control,
         };
+        if let Some(undo) = backend.undo() {
+            undo.begin(&snapshot, &command_id);
+        }
         match start_and_pump(place, backend, what, io, &mut facts) {
             Ok(Pumped { ended, stop, held }) => {
                 facts.holds_pipes = !held.is_empty();
@@ -283,6 +286,9 @@ impl<'a> Prepared<'a> {
             facts.reasons = limiter.met_since(met);
         }
         facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
+        if let Some(undo) = backend.undo() {
+            undo.over(&command_id);
+        }
         let (outcome, told) = facts.finish(plane.ambient().monotonic().saturating_sub(began));
         (outcome, told, kept)
     }

@@ -6,8 +6,8 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::id::CommandId;
 use cofferdam_core::outcome::{
-    CommandOutcome, Denial, DenialSource, LimitInEffect, LimitReason, OutputReference, Status,
-    signal_name,
+    CommandOutcome, Denial, DenialSource, LimitInEffect, LimitReason, LimitedResource,
+    OutputReference, Status, signal_name,
 };
 use cofferdam_core::spec::CommandSpec;
 use serde_json::{Value, json};
@@ -21,6 +21,9 @@ use crate::limits;
 use crate::output::{Stream, text_tail};
 use crate::protect::{Change, undone};
 use crate::standing::Place;
+
+/// What the kernel sends to who has used up its processor time.
+const SIGXCPU: u8 = 24;
 
 /// One event that goes with an outcome.
 pub(crate) struct Told {
@@ -108,6 +111,7 @@ impl<'a> Facts<'a> {
             });
         }
         denials.append(&mut self.refused);
+        self.name_reasons(out.dropped + err.dropped > 0);
         let stdout_full = self.reference(Stream::Stdout, &out, out_cut);
         let stderr_full = self.reference(Stream::Stderr, &err, err_cut);
         events.extend(self.order());
@@ -166,6 +170,35 @@ impl<'a> Facts<'a> {
             error,
         };
         (outcome, events)
+    }
+
+    /// Names the bounds that the plane itself held, beside those that the kernel counted.
+    fn name_reasons(&mut self, has_dropped: bool) {
+        match self.stop {
+            Some(Stop::Timeout) => self.reasons.push(LimitReason::TimeLimit),
+            Some(Stop::Idle) => self.reasons.push(LimitReason::IdleLimit),
+            _ => {}
+        }
+        let bound = self
+            .limits
+            .iter()
+            .find(|one| one.limit == LimitedResource::Cpu && one.by.is_some());
+        if let (Some(bound), Some(ended)) = (bound, &self.ended) {
+            // The kernel counts in ticks.
+            let used = (ended.usage.user_ms + ended.usage.system_ms + 100) / 1000;
+            // A shell passes the signal of its child on as a code.
+            let code = 128 + i32::from(SIGXCPU);
+            let says = match ended.exit {
+                Exit::Signal(number) => number == SIGXCPU,
+                Exit::Code(own) => own == code && used >= bound.requested,
+            };
+            if says {
+                self.reasons.push(LimitReason::CpuLimit);
+            }
+        }
+        if has_dropped && self.collection.failure.is_none() {
+            self.reasons.push(LimitReason::OutputLimit);
+        }
     }
 
     fn status(&self) -> (Status, Option<Problem>) {

@@ -170,3 +170,79 @@ fn row_57_nothing_is_left_of_a_group_and_none_is_made_unasked() {
     assert!(outcome.limits.is_empty() && outcome.reasons.is_empty());
     assert!(!outcome.isolation.enforced_by.contains(&Mechanism::Cgroup));
 }
+
+/// A place without walls that is bounded in what single processes and the plane hold.
+fn place(limits: ResourceLimits) -> (tempfile::TempDir, Enclosure) {
+    let top = tempfile::tempdir().expect("a directory");
+    let workspace = top.path().join("w");
+    let home = top.path().join("home");
+    for path in [&workspace, &home] {
+        std::fs::create_dir(path).expect("made");
+    }
+    let plane = plane(top.path());
+    let data = top.path().join("data");
+    let mut spec = default_spec(ProviderKind::Direct, &workspace, &data, &home);
+    spec.limits = limits;
+    let requested = IsolationLevel {
+        provider: Some(ProviderKind::Direct),
+        network: Network::Full,
+    };
+    let enclosure = plane.enclose(spec, requested, &Subject::default());
+    (top, enclosure.expect("a place"))
+}
+
+#[test]
+fn row_57_each_bound_is_named_as_the_reason() {
+    let (top, enclosure) = place(ResourceLimits {
+        cpu_seconds: Some(1),
+        open_files: Some(32),
+        output_bytes: Some(100_000),
+        ..ResourceLimits::default()
+    });
+    let workspace = top.path().join("w");
+    let run = |script: &str, change: &dyn Fn(&mut cofferdam_core::spec::CommandSpec)| {
+        let mut command = command(&workspace, &["bash", "-c", script]);
+        change(&mut command);
+        capture(&enclosure, command)
+    };
+    let fine = run("echo fine", &|_| ());
+    assert!(fine.success && fine.reasons.is_empty(), "{fine:?}");
+    // Processor time, of the command itself and of what it waits for.
+    let busy = run("while :; do :; done", &|_| ());
+    assert_eq!(busy.signal.as_deref(), Some("SIGXCPU"), "{busy:?}");
+    assert_eq!(busy.reasons, [LimitReason::CpuLimit]);
+    let child = run("(trap - EXIT; while :; do :; done); exit $?", &|_| ());
+    assert_eq!(child.return_code, Some(152), "{child:?}");
+    assert_eq!(child.reasons, [LimitReason::CpuLimit]);
+    let own = run("exit 152", &|_| ());
+    assert!(own.reasons.is_empty(), "a code alone says nothing: {own:?}");
+    // Output: as much as is kept, the rest counted to the byte; the command is not disturbed.
+    let flood = run("head -c 3000000 /dev/zero; echo end >&2", &|_| ());
+    assert!(flood.success, "{flood:?}");
+    assert_eq!(flood.reasons, [LimitReason::OutputLimit]);
+    assert_eq!(flood.stdout_full.bytes, 3_000_000);
+    assert!(flood.stdout_full.dropped >= 2_000_000, "{flood:?}");
+    // Open files: nobody but the program is told, so it is a guess.
+    let open = "for i in $(seq 60); do exec {x}</dev/null || exit 9; done";
+    let open = run(open, &|_| ());
+    assert_eq!(
+        (open.status, &*open.reasons),
+        (Status::Failed, &[][..]),
+        "{open:?}"
+    );
+    let hints = format!("{:?}", open.hints);
+    assert!(hints.contains("limits.open_files"), "{open:?}");
+    // Both clocks.
+    let long = run("while :; do echo x; sleep 0.02; done", &|one| {
+        one.timeout_ms = Some(300);
+    });
+    assert_eq!(
+        (long.status, &*long.reasons),
+        (Status::Timeout, &[LimitReason::TimeLimit][..])
+    );
+    let quiet = run("echo x; sleep 60", &|one| one.idle_timeout_ms = Some(200));
+    assert_eq!(
+        (quiet.status, &*quiet.reasons),
+        (Status::Timeout, &[LimitReason::IdleLimit][..])
+    );
+}

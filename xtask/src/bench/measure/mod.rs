@@ -7,6 +7,8 @@
 mod agent;
 mod echo;
 mod host;
+mod log;
+mod many;
 mod output;
 mod plain;
 mod plane;
@@ -14,9 +16,11 @@ mod proxy;
 mod report;
 mod served;
 mod statistics;
+mod trees;
 mod whole;
 
 use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -82,6 +86,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let server = served::Server::start(directory.path(), &workspace, arguments.quick);
     subjects.push(server.subject());
     subjects.extend(output::subjects(directory.path(), &workspace));
+    subjects.extend(trees::subjects(directory.path()));
     if let Some(only) = &arguments.only {
         let names: Vec<&str> = subjects
             .iter()
@@ -101,14 +106,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     };
     let before = host::Host::look();
     let rows = measure(subjects, rounds);
-    let wanted = |name: &str| arguments.only.as_deref().is_none_or(|only| only == name);
-    let mut absolutes = Vec::new();
-    if wanted("HTTP") {
-        absolutes.extend(server.absolutes());
-    }
-    if wanted("proxy") {
-        absolutes.extend(through.absolutes());
-    }
+    let absolutes = absolutes(arguments, &server, &through, directory.path(), &workspace);
     let report = report::Report::new(before, host::load(), rounds, &rows, absolutes);
 
     let mut out = std::io::stdout().lock();
@@ -120,6 +118,53 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     report.write(&path)?;
     writeln!(out, "figures in {}", path.display())?;
     Ok(!arguments.check || report.holds())
+}
+
+/// Measures what is no ratio; a part of it where `--only` names one.
+fn absolutes(
+    arguments: &Arguments,
+    server: &served::Server,
+    through: &proxy::Through,
+    scratch: &Path,
+    workspace: &Path,
+) -> Vec<report::Absolute> {
+    let quick = arguments.quick;
+    let parts: [(&str, &dyn Fn() -> Vec<report::Absolute>); 7] = [
+        ("HTTP", &|| server.absolutes()),
+        ("proxy", &|| through.absolutes()),
+        ("enclosures", &|| {
+            many::enclosures(scratch, workspace, quick)
+        }),
+        ("at once", &|| many::throughput(scratch, workspace, quick)),
+        ("sessions", &|| many::sessions(scratch, workspace, quick)),
+        ("worktrees", &|| trees::at_once(scratch)),
+        ("journal", &|| log::journal(scratch, quick)),
+    ];
+    let is_asked = |name: &str| arguments.only.as_deref().is_none_or(|only| only == name);
+    parts
+        .iter()
+        .filter(|(name, _)| is_asked(name))
+        .flat_map(|(_, measure)| measure())
+        .collect()
+}
+
+/// Runs the first rounds for real, one of the warm-up included; later ones give their median again.
+/// For what takes long enough that few rounds say enough.
+fn few(mut run: Run, rounds: usize) -> Run {
+    let mut calls = 0;
+    let mut times: Vec<Duration> = Vec::new();
+    Box::new(move || {
+        calls += 1;
+        if calls == 1 || (calls > WARM_UP && times.len() < rounds) {
+            let time = run()?;
+            if calls > WARM_UP {
+                times.push(time);
+            }
+            return Ok(time);
+        }
+        times.sort();
+        Ok(times.get(times.len() / 2).copied().unwrap_or_default())
+    })
 }
 
 /// Why something cannot be measured, in words.

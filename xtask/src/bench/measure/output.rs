@@ -2,14 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::ensure;
 use cofferdam_core::event::Subject;
 use cofferdam_core::policy::{Caches, ProviderChoice};
 
 use super::plane::{command, completed, open, requested, spec};
-use super::{Run, Subject as Measured, WARM_UP, Yardstick, plain, told};
+use super::{Run, Subject as Measured, Yardstick, few, plain, told};
 
 const BYTES: u64 = 1_000_000_000;
 const PLAIN: &str = "1 GB into a file";
@@ -24,33 +24,15 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
             name: PLAIN,
             yardstick: Yardstick::Itself,
             bar: None,
-            run: Ok(few(into_file(scratch))),
+            run: Ok(few(into_file(scratch), ROUNDS)),
         },
         Measured {
             name: "1 GB into the spill",
             yardstick: Yardstick::Plain(PLAIN),
             bar: Some(1.5),
-            run: told(into_spill(scratch, workspace).map(few)),
+            run: told(into_spill(scratch, workspace).map(|run| few(run, ROUNDS))),
         },
     ]
-}
-
-/// Runs the first rounds for real; one of the warm-up is enough.
-fn few(mut run: Run) -> Run {
-    let mut calls = 0;
-    let mut times: Vec<Duration> = Vec::new();
-    Box::new(move || {
-        calls += 1;
-        if calls == 1 || (calls > WARM_UP && times.len() < ROUNDS) {
-            let time = run()?;
-            if calls > WARM_UP {
-                times.push(time);
-            }
-            return Ok(time);
-        }
-        times.sort();
-        Ok(times.get(times.len() / 2).copied().unwrap_or_default())
-    })
 }
 
 fn script() -> String {

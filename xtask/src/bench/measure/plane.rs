@@ -202,7 +202,7 @@ pub(super) fn command(
     enclosure.run(planned(workspace, argv))
 }
 
-fn planned(workspace: &BytePath, argv: &[&str]) -> PlaneRun<'static> {
+pub(super) fn planned(workspace: &BytePath, argv: &[&str]) -> PlaneRun<'static> {
     PlaneRun {
         command: CommandSpec {
             argv: argv.iter().map(|&word| word.into()).collect(),
