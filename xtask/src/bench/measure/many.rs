@@ -229,6 +229,7 @@ fn sh(session: &Session, workspace: &BytePath, script: &str) -> cofferdam_exec::
         script: Some(script.to_owned()),
         shell: BytePath::from("/bin/bash"),
         has_directory: false,
+        aside: false,
         patience: None,
     })
 }

@@ -134,6 +134,7 @@ fn session(plane: &Plane, spec: EnclosureSpec, has_shell: bool) -> anyhow::Resul
             script: has_shell.then(|| ":".to_owned()),
             shell: shell.clone(),
             has_directory: false,
+            aside: false,
             patience: None,
         });
         let time = start.elapsed();
