@@ -1,6 +1,7 @@
-//! Builds the keeper as a small static program of its own, to be carried inside this crate.
+//! Builds the keeper and the search as small static programs of their own, to be carried inside this
+//! crate.
 //!
-//! It has another profile and another target directory than what is being built, so that plain
+//! They have another profile and another target directory than what is being built, so that plain
 //! `cargo build` suffices and neither disturbs the other.
 
 #![expect(
@@ -12,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+/// The programs, each of the package of the same name.
+const PROGRAMS: [&str; 2] = ["cofferdam-keeper", "cofferdam-search"];
+
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -19,7 +23,7 @@ fn main() {
         .ancestors()
         .nth(2)
         .expect("crates/exec lies two levels deep");
-    for watched in ["crates/keeper", "crates/sandbox"] {
+    for watched in ["crates/keeper", "crates/sandbox", "crates/search"] {
         println!(
             "cargo::rerun-if-changed={}",
             workspace.join(watched).join("src").display()
@@ -31,7 +35,9 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=build.rs");
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
-        fs::write(out.join("cofferdam-keeper"), []).expect("OUT_DIR can be written");
+        for program in PROGRAMS {
+            fs::write(out.join(program), []).expect("OUT_DIR can be written");
+        }
         return;
     }
     build(workspace, &out);
@@ -57,23 +63,17 @@ fn build(workspace: &Path, out: &Path) {
             "CARGO_ENCODED_RUSTFLAGS",
             "-Ctarget-feature=+crt-static\u{1f}-Crelocation-model=static",
         )
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "cofferdam-keeper",
-            "--bin",
-            "cofferdam-keeper",
-        ])
+        .args(["build", "--quiet", "--features", "cofferdam-search/program"])
+        .args(PROGRAMS.iter().flat_map(|name| ["--package", name]))
+        .args(PROGRAMS.iter().flat_map(|name| ["--bin", name]))
         .args(["--profile", "keeper", "--locked", "--target", &target])
         .arg("--target-dir")
         .arg(&target_dir)
         .status()
         .expect("cargo can be started");
-    assert!(status.success(), "the keeper does not build");
-    let built = target_dir
-        .join(&target)
-        .join("keeper")
-        .join("cofferdam-keeper");
-    fs::copy(built, out.join("cofferdam-keeper")).expect("the keeper was built");
+    assert!(status.success(), "the programs inside do not build");
+    for program in PROGRAMS {
+        let built = target_dir.join(&target).join("keeper").join(program);
+        fs::copy(built, out.join(program)).expect("it was built");
+    }
 }

@@ -94,6 +94,12 @@ pub const READ_FILES_CHARACTERS: usize = 4_000_000;
 pub const EXTRACT_SEGMENTS: usize = 50;
 /// Most matching lines of one search.
 pub const SEARCH_MATCHES: usize = 50;
+/// Most matching lines that a search through many files shows.
+pub const SEARCH_FILES_MATCHES: usize = 2_000;
+/// Most globs of such a search.
+pub const SEARCH_GLOBS: usize = 50;
+/// Bytes of one line that it shows.
+pub const SEARCH_LINE_BYTES: usize = 500;
 /// Most files and folders that one recursive removal takes along.
 pub const DELETE_ENTRIES: usize = 10_000;
 /// Seconds for which an answer is waited for.

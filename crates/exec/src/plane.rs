@@ -57,7 +57,8 @@ struct Inner {
     /// Facts that wait for the next step of writing.
     pending: Mutex<Vec<NewEvent>>,
     settled: Vec<Settled>,
-    keeper: Arc<OnceLock<Result<OwnedFd, Problem>>>,
+    keeper: Arc<HeldProgram>,
+    search: HeldProgram,
     spawner: OnceLock<Spawner>,
     port_hook: OnceLock<PortHook>,
     network: NetworkState,
@@ -77,6 +78,17 @@ impl Drop for Inner {
             let _ = self.journal.append(&pending);
         }
     }
+}
+
+/// A program that is started behind walls, or why there is none.
+type HeldProgram = OnceLock<Result<OwnedFd, Problem>>;
+
+fn another(held: &Result<OwnedFd, Problem>) -> Result<OwnedFd, Problem> {
+    let held = held.as_ref().map_err(Clone::clone)?;
+    held.try_clone().map_err(|error| {
+        let why = format!("cannot duplicate the file of a program: {error}");
+        Problem::new(ErrorCode::Io, why)
+    })
 }
 
 /// The lease of a plane: a locked file where there is a data directory.
@@ -133,6 +145,7 @@ impl Plane {
             pending: Mutex::default(),
             settled,
             keeper: Arc::default(),
+            search: OnceLock::new(),
             spawner: OnceLock::new(),
             port_hook: OnceLock::new(),
             network: NetworkState::default(),
@@ -389,14 +402,12 @@ impl Plane {
 
     /// Gives the keeper's program, held once per plane.
     pub(crate) fn keeper(&self) -> Result<OwnedFd, Problem> {
-        let held = self.0.keeper.get_or_init(provider::keeper_program);
-        let held = held.as_ref().map_err(Clone::clone)?;
-        held.try_clone().map_err(|error| {
-            Problem::new(
-                ErrorCode::Io,
-                format!("cannot duplicate the keeper's file: {error}"),
-            )
-        })
+        another(self.0.keeper.get_or_init(provider::keeper_program))
+    }
+
+    /// Gives the program that searches files, held from the first search on.
+    pub(crate) fn search_program(&self) -> Result<OwnedFd, Problem> {
+        another(self.0.search.get_or_init(provider::search_program))
     }
 
     /// Says who is told of each port of an enclosure that is opened outside, at once and from another

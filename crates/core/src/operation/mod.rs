@@ -6,6 +6,7 @@ mod command;
 mod environment;
 mod files;
 mod request;
+mod search;
 mod session;
 mod terminal;
 mod tools;
@@ -29,6 +30,7 @@ pub use files::{
     ReadFiles, ReadKind, RenameFile, RestoreFile, Segment, WriteFile, WriteMode,
 };
 pub use request::{CommandRequest, command_form, variables};
+pub use search::{FileMatches, FilesSearched, SearchFiles};
 pub use session::{
     EndSessionJob, ListSessions, OpenSession, ReadSessionLog, RunInSession, SessionClosed,
     SessionJob, SessionJobEnded, SessionList, SessionLogPage, SessionMode, SessionReference,

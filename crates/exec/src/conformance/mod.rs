@@ -14,6 +14,7 @@
 
 mod commands;
 mod files;
+mod search;
 mod sessions;
 mod streams;
 mod terminals;
@@ -129,6 +130,7 @@ pub fn run_all(candidate: &Candidate) -> Vec<Report> {
         commands::CHECKS,
         sessions::CHECKS,
         files::CHECKS,
+        search::CHECKS,
         streams::CHECKS,
         terminals::CHECKS,
         trees::CHECKS,

@@ -15,6 +15,7 @@ mod path;
 mod read;
 mod remove;
 mod restore;
+mod search;
 mod visits;
 mod worker;
 mod write;

@@ -19,9 +19,9 @@ const MATCHES: usize = 5;
 /// Lines around a match unless a request says how many.
 const CONTEXT: usize = 1;
 /// Most lines before a match.
-const BEFORE_CAP: usize = 3;
+pub(super) const BEFORE_CAP: usize = 3;
 /// Most lines after a match.
-const AFTER_CAP: usize = 5;
+pub(super) const AFTER_CAP: usize = 5;
 
 impl FileDoor<'_> {
     /// Reads a file.
@@ -110,7 +110,11 @@ impl FileDoor<'_> {
 
     /// Reads all bytes of a file, links followed as far as they stay beneath the root; tells where it
     /// really stands.
-    fn content_of(&self, at: &Located, most: u64) -> Result<(Located, Vec<u8>), Problem> {
+    pub(super) fn content_of(
+        &self,
+        at: &Located,
+        most: u64,
+    ) -> Result<(Located, Vec<u8>), Problem> {
         let request = FileRequest::Read {
             path: at.relative().to_vec(),
             inline: INLINE,

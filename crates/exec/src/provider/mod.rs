@@ -24,6 +24,9 @@ pub(crate) use scratch::{Scratch, needs_scratch, remove_tree};
 /// The keeper, as built for this target.
 static KEEPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-keeper"));
 
+/// The search, in the same way.
+static SEARCH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-search"));
+
 /// For how many commands a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occupancy {
@@ -67,10 +70,19 @@ pub(crate) fn enclose(
 
 /// Puts the keeper into memory that nobody can change.
 pub(crate) fn keeper_program() -> Result<OwnedFd, Problem> {
-    cofferdam_sandbox::sealed_program("cofferdam-keeper", KEEPER).map_err(|error| {
+    hold("cofferdam-keeper", KEEPER)
+}
+
+/// Puts the search into a sealed memory file.
+pub(crate) fn search_program() -> Result<OwnedFd, Problem> {
+    hold("cofferdam-search", SEARCH)
+}
+
+fn hold(name: &str, program: &[u8]) -> Result<OwnedFd, Problem> {
+    cofferdam_sandbox::sealed_program(name, program).map_err(|error| {
         Problem::new(
             ErrorCode::ProviderUnavailable,
-            format!("cannot hold the keeper: {error}"),
+            format!("cannot hold {name}: {error}"),
         )
         .with_hint("sysctl vm.memfd_noexec must not be 2")
     })

@@ -10,9 +10,9 @@ use cofferdam_core::decide::{self, Ground, Operation};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::operation::{
-    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FilesRead, FolderListing,
-    ListFolder, OnePath, PathValidate, PathVerdict, ReadFile, ReadFiles, RenameFile, RestoreFile,
-    WriteFile,
+    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FilesRead, FilesSearched,
+    FolderListing, ListFolder, OnePath, PathValidate, PathVerdict, ReadFile, ReadFiles, RenameFile,
+    RestoreFile, SearchFiles, WriteFile,
 };
 use cofferdam_core::outcome::Status;
 use cofferdam_exec::{FileDoor, FileTerms, FileVisits};
@@ -214,6 +214,22 @@ impl Runtime {
         let paths = [&request.path];
         self.through(who, "list_folder", Does::Read, &paths, |door| {
             door.list_folder(request)
+        })
+    }
+
+    /// Searches the files of a folder (E5).
+    ///
+    /// # Errors
+    ///
+    /// `denied`, and those of the file door.
+    pub fn search_files(
+        &self,
+        who: &FileRequest,
+        request: &SearchFiles,
+    ) -> Result<FilesSearched, Problem> {
+        let paths = [&request.path];
+        self.through(who, "search_files", Does::Read, &paths, |door| {
+            door.search(request)
         })
     }
 

@@ -1,9 +1,9 @@
 //! Files of the workspace (E3–E6, E8).
 
 use cofferdam_core::operation::{
-    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FilesRead, FolderListing,
-    ListFolder, OnePath, PathValidate, PathVerdict, ReadFile, ReadFiles, RenameFile, RestoreFile,
-    WriteFile,
+    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FilesRead, FilesSearched,
+    FolderListing, ListFolder, OnePath, PathValidate, PathVerdict, ReadFile, ReadFiles, RenameFile,
+    RestoreFile, SearchFiles, WriteFile,
 };
 
 use super::entry::{Annotations, Operation, Scope};
@@ -50,6 +50,19 @@ fn reading() -> Vec<Operation> {
             Annotations::READS,
             |context, request: ReadFiles| -> Result<FilesRead, _> {
                 context.runtime().read_files(&context.files(), &request)
+            },
+        ),
+        Operation::new(
+            "search_files",
+            "Search the files of a folder for a text or a pattern",
+            "Gives matching lines with their numbers, file by file, at most `max_matches` in all; \
+             `truncated` says that there are more. Names that begin with a dot, and what `.gitignore` \
+             and `.ignore` files leave out, are not looked at unless `hidden` and `ignored` say so; \
+             git's own directory never is. Files that a command could not read are not searched.",
+            Scope::Read,
+            Annotations::READS,
+            |context, request: SearchFiles| -> Result<FilesSearched, _> {
+                context.runtime().search_files(&context.files(), &request)
             },
         ),
         Operation::new(
