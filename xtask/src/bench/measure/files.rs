@@ -12,7 +12,7 @@ use cofferdam_core::file::{AmbiguousMatch, Replacement};
 use cofferdam_core::operation::{EditFile, Encoding, ReadFile, ReadFiles, WriteFile, WriteMode};
 use cofferdam_exec::{Enclosure, FileDoor, FileTerms};
 
-use super::{Run, Subject as Measured, Yardstick, told};
+use super::{Run, Subject as Measured, Yardstick};
 
 const READ_SMALL: &str = "plain read, 1 KiB";
 const READ_MANY: &str = "plain read, 1 000 files";

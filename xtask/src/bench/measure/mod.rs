@@ -6,6 +6,7 @@
 
 mod agent;
 mod echo;
+mod files;
 mod host;
 mod log;
 mod many;

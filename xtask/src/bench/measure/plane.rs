@@ -19,7 +19,7 @@ use cofferdam_exec::{
 };
 use cofferdam_journal::{DataDir, SqliteJournal, SystemAmbient};
 
-use super::{PROGRAM, Run, Subject as Measured, Yardstick, plain, told};
+use super::{PROGRAM, Run, Subject as Measured, Yardstick, files, plain, told};
 
 const PLAIN: &str = "plain bwrap";
 const BASH: &str = "bash -c :";
@@ -40,7 +40,15 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
         bar: Some(bar),
         run: with_plane(&|plane| standing(plane, spec(provider)?)),
     };
-    vec![
+    let door = with_plane_of(&plane, &|plane| {
+        let enclosure = plane.enclose(
+            spec(ProviderChoice::Bwrap)?,
+            requested(),
+            &Subject::default(),
+        )?;
+        Ok(Arc::new(enclosure))
+    });
+    let mut all = vec![
         standing("direct", 1.4, ProviderChoice::Direct),
         standing("landlock", 1.5, ProviderChoice::Landlock),
         standing("bwrap, standing enclosure", 1.5, ProviderChoice::Bwrap),
@@ -84,7 +92,17 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
             bar: Some(1.25),
             run: with_plane(&|plane| cold(plane, spec(ProviderChoice::Bwrap)?)),
         },
-    ]
+    ];
+    all.extend(files::subjects(workspace, &door));
+    all
+}
+
+fn with_plane_of<T>(
+    plane: &anyhow::Result<Plane>,
+    make: &dyn Fn(&Plane) -> anyhow::Result<T>,
+) -> Result<T, String> {
+    let plane = plane.as_ref().map_err(|error| format!("{error:#}"))?;
+    make(plane).map_err(|error| format!("{error:#}"))
 }
 
 pub(super) fn open(data: &Path) -> anyhow::Result<Plane> {
