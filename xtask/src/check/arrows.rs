@@ -12,7 +12,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("journal", &["core"]),
     ("client", &["core"]),
     ("keeper", &["core", "sandbox"]),
-    ("exec", &["core", "sandbox", "keeper", "egress", "journal"]),
+    ("search", &[]),
+    (
+        "exec",
+        &["core", "sandbox", "keeper", "search", "egress", "journal"],
+    ),
     ("runtime", &["core", "exec", "journal", "visibility"]),
     (
         "server",

@@ -3,16 +3,19 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::event::Subject;
 use cofferdam_core::file::{AmbiguousMatch, Replacement};
-use cofferdam_core::operation::{EditFile, Encoding, ReadFile, ReadFiles, WriteFile, WriteMode};
+use cofferdam_core::operation::{
+    EditFile, Encoding, ReadFile, ReadFiles, SearchFiles, WriteFile, WriteMode,
+};
 use cofferdam_exec::{Enclosure, FileDoor, FileTerms};
 
-use super::{Run, Subject as Measured, Yardstick};
+use super::{Run, Subject as Measured, Yardstick, plain};
 
 const READ_SMALL: &str = "plain read, 1 KiB";
 const READ_MANY: &str = "plain read, 1 000 files";
@@ -21,6 +24,11 @@ const WRITE_LARGE: &str = "plain write, 10 MiB";
 const COPY_LARGE: &str = "plain copy, 10 MiB";
 const LARGE: usize = 10 * 1024 * 1024;
 const MANY: usize = 1_000;
+const SEARCH: &str = "rg, 50 000 files";
+/// Folders of so many files each, in which one file in a thousand holds what is looked for.
+const FOLDERS: usize = 500;
+const FILES_OF_A_FOLDER: usize = 100;
+const SOUGHT: &str = "what is looked for";
 
 /// Everything about files; `enclosure` stands over `workspace`.
 pub(super) fn subjects(
@@ -44,6 +52,19 @@ pub(super) fn subjects(
             .and_then(|()| enclosure.clone())
             .map(|enclosure| make(enclosure, place.clone())),
     };
+    let tree = place.join("tree");
+    let rg = plain::program("rg").map(|rg| -> Run {
+        let tree = tree.clone();
+        Box::new(move || {
+            plant(&tree)?;
+            let mut rg = Command::new(&rg);
+            rg.arg("--fixed-strings")
+                .arg(SOUGHT)
+                .arg(&tree)
+                .stdout(Stdio::null());
+            plain::once(rg)
+        })
+    });
     let at = |name: &str| place.join(name);
     let (small, large, new, copy) = (at("small"), at("large"), at("new-plain"), at("copy"));
     let many: Vec<PathBuf> = (0..MANY)
@@ -128,6 +149,33 @@ pub(super) fn subjects(
                 })
             },
         ),
+        Measured {
+            name: SEARCH,
+            yardstick: Yardstick::Itself,
+            bar: None,
+            run: rg,
+        },
+        ours(
+            "file door, search of 50 000 files",
+            SEARCH,
+            1.5,
+            |enclosure, place| {
+                let tree = place.join("tree");
+                let mut request = SearchFiles::text(SOUGHT);
+                request.path = BytePath::from(tree.clone());
+                request.case_sensitive = true;
+                Box::new(move || {
+                    plant(&tree)?;
+                    let door = enclosure.files(&Subject::default(), FileTerms::default())?;
+                    let start = Instant::now();
+                    let found = door.search(&request)?;
+                    let time = start.elapsed();
+                    let sought = FOLDERS * FILES_OF_A_FOLDER / 1_000;
+                    anyhow::ensure!(found.files.len() == sought, "{found:?}");
+                    Ok(time)
+                })
+            },
+        ),
         plain(
             COPY_LARGE,
             Box::new(move || {
@@ -179,6 +227,24 @@ fn prepare(place: &Path) -> std::io::Result<()> {
     fs::write(place.join("large"), &large)?;
     let (first, last) = large.split_at(56 * (LARGE / 112));
     fs::write(place.join("edited"), format!("{first}turn 0\n{last}"))
+}
+
+/// Makes the files that are searched, where they are not there yet.
+fn plant(tree: &Path) -> std::io::Result<()> {
+    if tree.exists() {
+        return Ok(());
+    }
+    let text = "a line of text in which nothing is to be found\n".repeat(40);
+    for folder in 0..FOLDERS {
+        let place = tree.join(folder.to_string());
+        fs::create_dir_all(&place)?;
+        for file in 0..FILES_OF_A_FOLDER {
+            let is_sought = (folder * FILES_OF_A_FOLDER + file).is_multiple_of(1_000);
+            let line = if is_sought { SOUGHT } else { "" };
+            fs::write(place.join(file.to_string()), format!("{text}{line}\n"))?;
+        }
+    }
+    Ok(())
 }
 
 fn path(place: &Path, name: &str) -> BytePath {

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -73,4 +74,17 @@ pub(super) fn once(mut command: Command) -> anyhow::Result<Duration> {
     let status = status.with_context(|| format!("cannot run {name}"))?;
     ensure!(status.success(), "{name}: {status}");
     Ok(time)
+}
+
+/// Finds a program on the search path; the reason why its rows are not measured otherwise.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is measured beside is found as a shell would find it"
+)]
+pub(super) fn program(name: &str) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file())
+        .ok_or_else(|| format!("{name} is not installed"))
 }
