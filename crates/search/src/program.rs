@@ -186,7 +186,7 @@ fn look_into(
     let mut lines = Lines {
         order,
         found,
-        lines: Vec::new(),
+        taken: Vec::new(),
         is_binary: false,
     };
     let done = searcher.search_file(matcher, &std::fs::File::from(file), &mut lines);
@@ -195,11 +195,11 @@ fn look_into(
     }
     if lines.is_binary {
         found.binary.fetch_add(1, Ordering::Relaxed);
-    } else if !lines.lines.is_empty() {
+    } else if !lines.taken.is_empty() {
         let path = entry.path().as_os_str().as_bytes();
         let file = FoundFile {
             path: path.strip_prefix(b"./").unwrap_or(path).to_vec(),
-            lines: lines.lines,
+            lines: lines.taken,
         };
         // The list is whole after every statement that changes it.
         found
@@ -214,7 +214,7 @@ fn look_into(
 struct Lines<'f> {
     order: &'f SearchOrder,
     found: &'f Found,
-    lines: Vec<FoundLine>,
+    taken: Vec<FoundLine>,
     is_binary: bool,
 }
 
@@ -222,7 +222,7 @@ impl Lines<'_> {
     fn take(&mut self, number: Option<u64>, bytes: &[u8], is_match: bool) {
         let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        self.lines.push(FoundLine {
+        self.taken.push(FoundLine {
             number: number.unwrap_or_default(),
             bytes: line[..line.len().min(self.order.line_bytes)].to_vec(),
             is_match,

@@ -123,7 +123,10 @@ fn boundary(scene: &Scene<'_>) -> Result<(), String> {
         &outcome,
     )?;
     request.path = BytePath::from("kept");
-    request.query = "(".to_owned();
+    let request = SearchFiles {
+        query: "(".to_owned(),
+        ..request
+    };
     let outcome = search(scene, &request);
     hold(
         outcome.as_ref().err() == Some(&ErrorCode::InvalidRequest),

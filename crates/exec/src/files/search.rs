@@ -36,7 +36,7 @@ impl FileDoor<'_> {
     /// `invalid_request` naming the field; `file_missing`, `path_outside`, `denied`; `file_timeout`.
     pub fn search(&self, request: &SearchFiles) -> Result<FilesSearched, Problem> {
         let at = self.locate(&request.path)?;
-        let order = self.order(&at, request)?;
+        let order = order(&at, request)?;
         self.may_read(&at)?;
         let report = match self.standing.spec().provider {
             ProviderKind::Memory => self.search_double(&at, &order)?,
@@ -48,40 +48,6 @@ impl FileDoor<'_> {
             Some(Refusal::Query(why)) => Err(wrong("query", why)),
             Some(Refusal::Glob(why)) => Err(wrong("globs", why)),
         }
-    }
-
-    fn order(&self, at: &Located, request: &SearchFiles) -> Result<SearchOrder, Problem> {
-        let query = &request.query;
-        if query.is_empty() || query.contains('\n') {
-            let why = "a query is text of one line, and not empty";
-            return Err(wrong("query", why.to_owned()));
-        }
-        let bounded = |field: &str, value: usize, (least, most): (usize, usize)| {
-            if (least..=most).contains(&value) {
-                return Ok(value);
-            }
-            let why = format!("{field} is {least} to {most}, not {value}");
-            Err(wrong(field, why))
-        };
-        bounded("globs", request.globs.len(), (0, limits::SEARCH_GLOBS))?;
-        let most = request.max_matches.unwrap_or(MATCHES);
-        let before = request.context_before.unwrap_or(0);
-        let after = request.context_after.unwrap_or(0);
-        Ok(SearchOrder {
-            root: at.root().as_bytes().to_vec(),
-            place: at.relative().to_vec(),
-            query: query.clone(),
-            is_pattern: request.pattern,
-            is_case_sensitive: request.case_sensitive,
-            globs: request.globs.clone(),
-            hidden: request.hidden,
-            ignored: request.ignored,
-            most_matches: bounded("max_matches", most, (1, limits::SEARCH_FILES_MATCHES))?,
-            context_before: bounded("context_before", before, (0, BEFORE_CAP))?,
-            context_after: bounded("context_after", after, (0, AFTER_CAP))?,
-            line_bytes: limits::SEARCH_LINE_BYTES,
-            threads: 0,
-        })
     }
 
     fn start_search(&self, order: &SearchOrder) -> Result<SearchReport, Problem> {
@@ -183,6 +149,40 @@ impl FileDoor<'_> {
         report.files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(report)
     }
+}
+
+fn order(at: &Located, request: &SearchFiles) -> Result<SearchOrder, Problem> {
+    let query = &request.query;
+    if query.is_empty() || query.contains('\n') {
+        let why = "a query is text of one line, and not empty";
+        return Err(wrong("query", why.to_owned()));
+    }
+    let bounded = |field: &str, value: usize, (least, most): (usize, usize)| {
+        if (least..=most).contains(&value) {
+            return Ok(value);
+        }
+        let why = format!("{field} is {least} to {most}, not {value}");
+        Err(wrong(field, why))
+    };
+    bounded("globs", request.globs.len(), (0, limits::SEARCH_GLOBS))?;
+    let most = request.max_matches.unwrap_or(MATCHES);
+    let before = request.context_before.unwrap_or(0);
+    let after = request.context_after.unwrap_or(0);
+    Ok(SearchOrder {
+        root: at.root().as_bytes().to_vec(),
+        place: at.relative().to_vec(),
+        query: query.clone(),
+        is_pattern: request.pattern,
+        is_case_sensitive: request.case_sensitive,
+        globs: request.globs.clone(),
+        hidden: request.hidden,
+        ignored: request.ignored,
+        most_matches: bounded("max_matches", most, (1, limits::SEARCH_FILES_MATCHES))?,
+        context_before: bounded("context_before", before, (0, BEFORE_CAP))?,
+        context_after: bounded("context_after", after, (0, AFTER_CAP))?,
+        line_bytes: limits::SEARCH_LINE_BYTES,
+        threads: 0,
+    })
 }
 
 fn options(order: &SearchOrder) -> SearchOptions {
