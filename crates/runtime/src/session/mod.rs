@@ -345,14 +345,28 @@ impl Runtime {
         Ok(self.view_of(self.sessions.find(reference)?.as_ref()))
     }
 
-    /// Gives what background jobs of a session wrote after the end of their commands.
+    /// Gives what background jobs of a session wrote after the end of their commands; of one that
+    /// has ended, by its id, what nobody has read yet.
     ///
     /// # Errors
     ///
-    /// `session_unknown`.
+    /// `session_unknown`, also for the end of what one that has ended wrote.
     pub fn session_log(&self, reference: &str, offset: u64) -> Result<SessionLogPage, Problem> {
-        let (session, _) = self.sessions.find(reference)?.walls();
-        let log = session.log(offset);
+        let found = self.sessions.find(reference);
+        let ended = match &found {
+            Ok(_) => None,
+            Err(_) => self.sessions.find_ended(reference),
+        };
+        let log = match ended {
+            None => found?.walls().0.log(offset),
+            Some(entry) => {
+                let log = entry.walls().0.log(offset);
+                if log.bytes.is_empty() {
+                    found?;
+                }
+                log
+            }
+        };
         Ok(SessionLogPage {
             offset: log.offset,
             text: String::from_utf8_lossy(&log.bytes).into_owned(),

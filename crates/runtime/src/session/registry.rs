@@ -1,6 +1,6 @@
 //! What is open, and the thread that ends what was forgotten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -24,6 +24,8 @@ use crate::scribe::{Line, Scribe};
 
 /// Sessions that can be open at once.
 const MOST: usize = 1024;
+/// Ended sessions of which the jobs' output can still be read.
+const REMEMBERED: usize = 16;
 /// The longest that the thread sleeps, so that a job that ended is noticed.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -223,6 +225,8 @@ struct Shared {
 struct State {
     /// By id, and so by age. One without an entry is being opened.
     open: BTreeMap<SessionId, Slot>,
+    /// The last ones that ended: whoever follows what their jobs write has not read all of it yet.
+    ended: VecDeque<Arc<Entry>>,
     /// Whether no more are opened: the server ends.
     stopped: bool,
     closed: bool,
@@ -322,12 +326,19 @@ impl Sessions {
             })
     }
 
+    /// Finds one of the last sessions that ended, by its id.
+    pub(crate) fn find_ended(&self, id: &str) -> Option<Arc<Entry>> {
+        let state = lock(&self.shared.state);
+        let mut ended = state.ended.iter();
+        ended.find(|entry| entry.terms.id.as_str() == id).cloned()
+    }
+
     /// Takes a session out of the list.
     pub(crate) fn take(&self, reference: &str) -> Result<Arc<Entry>, Problem> {
         let entry = self.find(reference)?;
-        let removed = lock(&self.shared.state).open.remove(&entry.terms.id);
+        let removed = lock(&self.shared.state).remove(&entry.terms.id);
         // Somebody else may have been faster.
-        removed.and_then(|slot| slot.entry).ok_or_else(|| {
+        removed.ok_or_else(|| {
             Problem::new(
                 ErrorCode::SessionUnknown,
                 format!("the session {reference} has ended"),
@@ -371,12 +382,25 @@ impl Drop for Sessions {
             let mut state = lock(&self.shared.state);
             state.closed = true;
             state.open.clear();
+            state.ended.clear();
         }
         self.shared.changed.notify_all();
         if let Some(thread) = lock(&self.thread).take() {
             // It has nothing to tell any more.
             let _ = thread.join();
         }
+    }
+}
+
+impl State {
+    /// Takes a session out of the list, and remembers it for a while.
+    fn remove(&mut self, id: &SessionId) -> Option<Arc<Entry>> {
+        let entry = self.open.remove(id)?.entry?;
+        if self.ended.len() == REMEMBERED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(Arc::clone(&entry));
+        Some(entry)
     }
 }
 
@@ -395,7 +419,7 @@ impl Shared {
                 match left(&entry) {
                     Ok(left) => nap = nap.min(left),
                     Err(reason) => {
-                        let removed = lock(&self.state).open.remove(&entry.terms.id);
+                        let removed = lock(&self.state).remove(&entry.terms.id);
                         if removed.is_some() {
                             close(&entry, reason, scribe);
                         }
