@@ -18,8 +18,10 @@
 
 mod client;
 mod find;
+mod post;
 mod terminal;
 
 pub use client::Client;
 pub use find::find_server;
+pub use post::post_json;
 pub use terminal::{TerminalEvent, TerminalStream};

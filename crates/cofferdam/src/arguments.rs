@@ -3,6 +3,7 @@
 pub(crate) mod approvals;
 pub(crate) mod call;
 pub(crate) mod logs;
+pub(crate) mod mode;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod review;
@@ -23,6 +24,7 @@ use clap::{Args, Parser, Subcommand};
 use approvals::ApprovalsArguments;
 use call::{CallArguments, McpArguments};
 use logs::{KillArguments, LogsArguments};
+use mode::ModeArguments;
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
 use review::{MergeArguments, ReviewArguments, StopArguments, TasksArguments, UndoArguments};
@@ -115,6 +117,8 @@ pub(crate) enum TopCommand {
     Session(Box<SessionCommand>),
     /// List what waits for your answer, and answer it
     Approvals(ApprovalsArguments),
+    /// Tell or set what may be changed in a workspace from now on
+    Mode(ModeArguments),
     /// List tasks, commands, sessions and terminals that run now
     Ps,
     /// Stop tasks that run in another terminal

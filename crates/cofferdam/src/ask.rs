@@ -1,21 +1,19 @@
-//! Questions about hosts and approvals, put to whoever sits at the terminal.
+//! Questions, put to whoever sits at the terminal.
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use cofferdam_core::approval::{ApprovalAnswer, ApprovalAsk};
-use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_exec::{AskHost, Control, HostAnswer, HostQuestion, NetworkOptions};
-use cofferdam_runtime::{AskOwner, Runtime};
+use cofferdam_core::approval::{ApprovalAnswer, ApprovalAsk, ApprovalKind, Remember};
+use cofferdam_core::policy::Permission;
+use cofferdam_exec::Control;
+use cofferdam_runtime::{AskOwner, OwnerAnswer, PolicyRequest, Runtime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
 use crate::context::Context;
 use crate::output::Output;
-use crate::render::{approvals, one_line};
+use crate::render::approvals;
 
 /// How often an open question is looked at, whether it is still waited for.
 const LOOK: Timespec = Timespec {
@@ -25,84 +23,59 @@ const LOOK: Timespec = Timespec {
 /// Ctrl-C as a raw terminal gives it.
 const INTERRUPT: u8 = 3;
 
-/// Sees to it that misses become questions on the terminal, where there is one.
+/// Sees to it that what needs the owner's word becomes a question on the terminal, where there is
+/// one; else it is said how to answer it from elsewhere. Hosts that nothing allows are among it where
+/// `--ask` or the permission says so.
 pub(crate) fn on_terminal(
     context: &Context,
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     control: &Control,
-) -> Result<(), Problem> {
-    let Some(terminal) = terminal() else {
-        context
-            .output
-            .note("--ask: nobody is at a terminal, so hosts that nothing allows are refused");
-        return Ok(());
-    };
-    let (sender, receiver) = channel();
-    let control = control.clone();
-    std::thread::Builder::new()
-        .name("ask".to_owned())
-        .spawn(move || answer_all(&receiver, &terminal, &control))
-        .map_err(|error| {
-            Problem::new(
-                ErrorCode::Internal,
-                format!("no thread is left for questions: {error}"),
-            )
-        })?;
-    runtime.plane().set_network(NetworkOptions {
-        ask: Some(Arc::new(Asker(Mutex::new(sender)))),
-        ..NetworkOptions::default()
-    });
-    Ok(())
-}
-
-/// Sees to it that what needs the owner's word becomes a question on the terminal, where there is
-/// one; else it is said how to answer it from elsewhere.
-pub(crate) fn approvals_on_terminal(context: &Context, runtime: &Runtime, control: &Control) {
+    policy: &PolicyRequest,
+    ask: bool,
+) {
     runtime.on_approval(Arc::new(Owner {
         output: context.output,
         control: control.clone(),
+        one: Mutex::new(()),
     }));
+    runtime.on_review_by_url(Arc::new(crate::review_by_url::Http));
+    if ask || asks_about_hosts(policy) {
+        runtime.ask_about_hosts();
+    }
+}
+
+/// Tells whether the permission asks about hosts that nothing allows.
+pub(crate) fn asks_about_hosts(policy: &PolicyRequest) -> bool {
+    matches!(
+        policy.owner.permission,
+        Some(Permission::Approval | Permission::AutoApproval)
+    )
 }
 
 struct Owner {
     output: Output,
     control: Control,
+    /// Who has the terminal: one question after the other.
+    one: Mutex<()>,
 }
 
 impl AskOwner for Owner {
-    fn ask(&self, ask: &ApprovalAsk, is_open: &dyn Fn() -> bool) -> Option<ApprovalAnswer> {
-        let elsewhere = || {
+    fn ask(&self, ask: &ApprovalAsk, is_open: &dyn Fn() -> bool) -> Option<OwnerAnswer> {
+        let Some(terminal) = terminal() else {
             let id = &ask.approval_id;
             self.output.note(&format!(
-                "waiting for an answer: cofferdam approvals answer {id} approve|reject"
+                "waiting for an answer: cofferdam approvals approve {id}, or deny"
             ));
-        };
-        let Some(terminal) = terminal() else {
-            elsewhere();
             return None;
         };
+        let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_open() {
+            return None;
+        }
         self.control.hold_input(true);
-        let text = approvals::question(ask).replace('\n', "\r\n");
-        let words = format!("{text}cofferdam: approve exactly this, once? [y]es, [n]o ");
-        let answer = with_raw(&terminal, || {
-            key(
-                &terminal,
-                &words,
-                is_open,
-                approval_of,
-                ApprovalAnswer::as_str,
-            )
-        });
+        let answer = with_raw(&terminal, || key(&terminal, ask, is_open));
         self.control.hold_input(false);
         answer.unwrap_or(None)
-    }
-}
-
-const fn approval_of(key: u8) -> Option<ApprovalAnswer> {
-    match key {
-        b'y' => Some(ApprovalAnswer::Approve),
-        b'n' | INTERRUPT => Some(ApprovalAnswer::Reject),
-        _ => None,
     }
 }
 
@@ -118,49 +91,6 @@ fn terminal() -> Option<OwnedFd> {
         .then(|| file.into())
 }
 
-struct Asker(Mutex<Sender<HostQuestion>>);
-
-impl AskHost for Asker {
-    fn ask(&self, question: HostQuestion) {
-        // Without the other end the question is dropped, which refuses it.
-        let _ = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .send(question);
-    }
-}
-
-fn answer_all(questions: &Receiver<HostQuestion>, terminal: &OwnedFd, control: &Control) {
-    for question in questions {
-        if !question.is_open() {
-            continue;
-        }
-        control.hold_input(true);
-        let answer = put(&question, terminal).unwrap_or(None);
-        control.hold_input(false);
-        // Without an answer it is dropped, and refused.
-        if let Some(answer) = answer {
-            question.answer(answer);
-        }
-    }
-}
-
-/// Puts one question and waits for a key, at most as long as the connection waits.
-fn put(question: &HostQuestion, terminal: &OwnedFd) -> io::Result<Option<HostAnswer>> {
-    let until = Instant::now() + question.limit.saturating_sub(Duration::from_millis(200));
-    let is_open = || question.is_open() && Instant::now() < until;
-    with_raw(terminal, || {
-        key(
-            terminal,
-            &words(question),
-            &is_open,
-            answer_of,
-            HostAnswer::as_str,
-        )
-    })
-}
-
 /// Does something while keys come one by one.
 fn with_raw<T>(terminal: &OwnedFd, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = tcgetattr(terminal)?;
@@ -173,15 +103,13 @@ fn with_raw<T>(terminal: &OwnedFd, work: impl FnOnce() -> io::Result<T>) -> io::
 }
 
 /// Shows a question and waits for a key that answers it, as long as it is open.
-fn key<T: Copy>(
+fn key(
     terminal: &OwnedFd,
-    words: &str,
+    ask: &ApprovalAsk,
     is_open: &dyn Fn() -> bool,
-    answer_of: fn(u8) -> Option<T>,
-    word: fn(T) -> &'static str,
-) -> io::Result<Option<T>> {
+) -> io::Result<Option<OwnerAnswer>> {
     let mut screen = std::fs::File::from(terminal.try_clone()?);
-    write!(screen, "\r\n{words}")?;
+    write!(screen, "\r\n{}", words(ask).replace('\n', "\r\n"))?;
     while is_open() {
         let mut fds = [PollFd::from_borrowed_fd(terminal.as_fd(), PollFlags::IN)];
         if poll(&mut fds, Some(&LOOK)).unwrap_or(0) == 0 {
@@ -191,38 +119,57 @@ fn key<T: Copy>(
         if rustix::io::read(terminal, &mut key)? == 0 {
             break;
         }
-        if let Some(answer) = answer_of(key[0]) {
-            write!(screen, "{}\r\n", word(answer))?;
+        if let Some(answer) = answer_of(key[0], ask.remember.is_some()) {
+            let word = answer.answer.as_str();
+            let held = match answer.remember {
+                Remember::Once => "",
+                Remember::Task => " for this task",
+                Remember::Repository => " for this repository",
+            };
+            write!(screen, "{word}{held}\r\n")?;
             return Ok(Some(answer));
         }
     }
-    write!(screen, "no answer\r\n")?;
+    write!(screen, "no answer here\r\n")?;
     Ok(None)
 }
 
-const fn answer_of(key: u8) -> Option<HostAnswer> {
-    match key {
-        b'o' | b'y' => Some(HostAnswer::Once),
-        b't' => Some(HostAnswer::Task),
-        b'r' => Some(HostAnswer::Repository),
-        b'n' | INTERRUPT => Some(HostAnswer::No),
-        b'v' => Some(HostAnswer::Never),
-        _ => None,
+const fn answer_of(key: u8, can_remember: bool) -> Option<OwnerAnswer> {
+    let (answer, remember) = match key {
+        b'o' | b'y' => (ApprovalAnswer::Approve, Remember::Once),
+        b't' => (ApprovalAnswer::Approve, Remember::Task),
+        b'r' => (ApprovalAnswer::Approve, Remember::Repository),
+        b'n' | INTERRUPT => (ApprovalAnswer::Reject, Remember::Once),
+        b'v' => (ApprovalAnswer::Reject, Remember::Repository),
+        _ => return None,
+    };
+    if !can_remember && !matches!(remember, Remember::Once) {
+        return None;
     }
+    Some(OwnerAnswer { answer, remember })
 }
 
-fn words(question: &HostQuestion) -> String {
-    let program = question.program.as_deref().unwrap_or("a program");
-    // Both come from inside, where anybody may call anything by any name.
-    let program = one_line(program, 40);
-    let target = one_line(&question.target.to_string(), 120);
-    let of = match &question.subject.task {
+/// Puts a question into words: a host in one line, the rest with all that is needed to answer.
+fn words(ask: &ApprovalAsk) -> String {
+    let of = match &ask.binding.task {
         Some(_) => "this task",
-        None => "this command",
+        None => "this run",
     };
+    let keys = match &ask.remember {
+        Some(what) => format!(
+            "{}\n[o]nce, {of} [t], this [r]epository, [n]o, ne[v]er? ",
+            approvals::saved(what)
+        ),
+        None => "[y]es, [n]o? ".to_owned(),
+    };
+    if ask.kind == ApprovalKind::Host {
+        // Names come from inside, where anybody may call anything by any name.
+        let asked = crate::render::one_line(&ask.summary, 160);
+        return format!("cofferdam: {asked}, which nothing allows?\n{keys}");
+    }
     format!(
-        "cofferdam: {program} of {of} wants to reach {target}, which nothing allows.\r\n\
-         [o]nce, {of} [t], this [r]epository, [n]o, ne[v]er? "
+        "{}cofferdam: exactly this? {keys}",
+        approvals::question(ask)
     )
 }
 
@@ -232,10 +179,14 @@ mod tests {
 
     #[test]
     fn keys_are_answers_and_others_are_none() {
-        let of = |key: u8| answer_of(key).map(HostAnswer::as_str);
-        assert_eq!(of(b'o'), Some("once"));
-        assert_eq!(of(b'v'), Some("never"));
-        assert_eq!(of(INTERRUPT), Some("no"));
-        assert_eq!(of(b'\r'), None);
+        let of = |key: u8, can_remember| {
+            answer_of(key, can_remember).map(|one| (one.answer.as_str(), one.remember.as_str()))
+        };
+        assert_eq!(of(b'o', true), Some(("approve", "once")));
+        assert_eq!(of(b'r', true), Some(("approve", "repository")));
+        assert_eq!(of(b'v', true), Some(("reject", "repository")));
+        assert_eq!(of(b'r', false), None);
+        assert_eq!(of(INTERRUPT, false), Some(("reject", "once")));
+        assert_eq!(of(b'\r', true), None);
     }
 }

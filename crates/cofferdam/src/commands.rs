@@ -13,6 +13,7 @@ mod kill;
 mod living;
 mod logs;
 mod mcp;
+mod mode;
 mod policy;
 mod policy_watch;
 mod profile;
@@ -50,6 +51,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Attach(arguments) => attach::attach(context, &arguments),
         TopCommand::Session(command) => session::session(context, &command),
         TopCommand::Approvals(arguments) => approvals::approvals(context, &arguments),
+        TopCommand::Mode(arguments) => mode::mode(context, &arguments),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
         TopCommand::Logs(arguments) => logs::logs(context, &arguments),

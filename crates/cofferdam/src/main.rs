@@ -10,6 +10,7 @@ mod launch;
 mod output;
 mod program;
 mod render;
+mod review_by_url;
 mod shorthand;
 mod streams;
 

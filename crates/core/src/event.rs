@@ -154,6 +154,8 @@ event_types! {
     POLICY_DECIDED = "policy.decided";
     /// Something was denied. data: a denial.
     POLICY_DENIED = "policy.denied";
+    /// What begins from now on is in another mode.
+    POLICY_MODE = "policy.mode";
     /// An approval is asked for. data: the question, `{approval_id, kind, …}`.
     APPROVAL_REQUESTED = "approval.requested";
     /// Somebody answered. data: `{approval_id, answer, by, door, reason}`.
@@ -162,6 +164,12 @@ event_types! {
     APPROVAL_RESOLVED = "approval.resolved";
     /// What was approved is done, once. data: `{approval_id, use_id, binding}`.
     APPROVAL_USED = "approval.used";
+    /// An answer is remembered from now on.
+    APPROVAL_REMEMBERED = "approval.remembered";
+    /// A remembered answer took the place of a question.
+    APPROVAL_RECALLED = "approval.recalled";
+    /// A remembered answer was taken back.
+    APPROVAL_FORGOTTEN = "approval.forgotten";
     /// A connection was decided. data: `{enclosure_id, command_id, host, port, verdict, reason, rule, origin…}`.
     NET_DECIDED = "net.decided";
     /// A connection that was allowed ended. data: `{enclosure_id, command_id, host, port, ended, sent, received, elapsed_ms}`.

@@ -121,6 +121,8 @@ ids! {
     SessionId = "sess";
     /// Names one question to whoever may answer it.
     ApprovalId = "appr";
+    /// An answer that is remembered.
+    RuleId = "rule";
     /// Names one life of a plane: what holds a lease on its intents.
     LeaseId = "lease";
     /// Names one piece of evidence.

@@ -108,3 +108,9 @@ pub const APPROVAL_SECONDS: u64 = 3_600;
 pub const APPROVALS_LISTED: usize = 200;
 /// Most characters of a reason.
 pub const APPROVAL_REASON_CHARACTERS: usize = 2_000;
+
+/// Days for which an answer is remembered for a repository, unless it is said.
+pub const REMEMBER_DAYS: u32 = 30;
+
+/// Most days for which one is remembered.
+pub const REMEMBER_DAYS_CAP: u32 = 365;

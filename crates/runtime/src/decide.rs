@@ -4,12 +4,13 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::commands::{CommandJudgement, CompiledRules, judge, see_argv, see_shell};
 use cofferdam_core::decide::Verdict;
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::operation::CommandForm;
-use cofferdam_core::policy::{EffectivePolicy, Layer, Permission};
-use cofferdam_core::spec::{Access, ProviderKind};
+use cofferdam_core::operation::{CommandForm, RunCommand};
+use cofferdam_core::policy::{EffectivePolicy, Layer, Permission, ProviderChoice};
+use cofferdam_core::spec::{Access, EnclosureSpec, ProviderKind};
 use serde::Serialize;
 
-use crate::host::PolicyRequest;
+use crate::approval::Permit;
+use crate::host::{PolicyRequest, Resolved};
 use crate::run::FrontDoor;
 
 /// A decision, the rule that fired and why.
@@ -27,11 +28,12 @@ pub(crate) fn asks_to_write(policy: &EffectivePolicy, request: &PolicyRequest) -
         .as_ref()
         .and_then(|layer| layer.workspace)
         .is_some_and(|access| access == Access::Read);
+    let is_settled = request.permit.as_ref().is_some_and(Permit::settles_writing);
     // What the layers themselves say about writing is no question: only the permission is.
     policy.permission.value == Permission::Approval
         && policy.workspace.value == Access::Read
         && policy.workspace.layer == policy.permission.layer
-        && request.permit.is_none()
+        && !is_settled
         && !wants_less
 }
 
@@ -78,6 +80,33 @@ pub(crate) fn judge_command(
     judgement
 }
 
+/// Tells whether somebody may have to be asked about a command that comes by a door.
+pub(crate) fn asks_by_rules(policy: &EffectivePolicy, door: FrontDoor) -> bool {
+    let may_have_no_walls = policy.provider.value == ProviderChoice::Direct
+        || policy.fallback.value.contains(&ProviderKind::Direct);
+    !is_owner(door) && (may_have_no_walls || !policy.commands.is_empty())
+}
+
+const fn is_owner(door: FrontDoor) -> bool {
+    matches!(door, FrontDoor::CommandLine | FrontDoor::Embedded)
+}
+
+/// Gives what is found about a command where somebody has to be asked.
+pub(crate) fn rule_question(
+    resolved: &Resolved,
+    spec: &EnclosureSpec,
+    command: &RunCommand,
+    door: FrontDoor,
+) -> Option<CommandJudgement> {
+    let policy = &resolved.policy;
+    if !asks_by_rules(policy, door) {
+        return None;
+    }
+    let judgement = judge_command(policy, spec.provider, &command.command, &spec.workspace);
+    let is_answered = judgement.rule.is_none() && asks_nothing(policy);
+    (judgement.verdict == Verdict::Ask && !is_answered).then_some(judgement)
+}
+
 /// Decides by the rules about commands, and where nothing holds a command also without any.
 ///
 /// Whoever typed the command at the keyboard has answered what is asked. What no rule names is
@@ -93,8 +122,7 @@ pub(crate) fn command_rules(
     root: &BytePath,
     door: FrontDoor,
 ) -> Result<Option<CommandJudgement>, Problem> {
-    let is_owner = matches!(door, FrontDoor::CommandLine | FrontDoor::Embedded);
-    if policy.commands.is_empty() && (is_owner || provider != ProviderKind::Direct) {
+    if policy.commands.is_empty() && (is_owner(door) || provider != ProviderKind::Direct) {
         return Ok(None);
     }
     let judgement = judge_command(policy, provider, form, root);
@@ -110,7 +138,7 @@ pub(crate) fn command_rules(
             .with_field(name.clone())
             .with_hint(hint))
     };
-    let is_answered = is_owner || (rule.is_none() && asks_nothing(policy));
+    let is_answered = is_owner(door) || (rule.is_none() && asks_nothing(policy));
     match judgement.verdict {
         Verdict::Deny => refuse(
             ErrorCode::Denied,

@@ -11,7 +11,7 @@ use cofferdam_core::plan::{self, WorkspaceView};
 use cofferdam_core::spec::{Digest, EnclosureSpec, Network};
 use cofferdam_exec::Run;
 
-use crate::decide::{asks_to_write, decide};
+use crate::decide::{asks_by_rules, asks_to_write, decide, rule_question};
 use crate::files::FilePlan;
 use crate::host::{PolicyRequest, Resolved};
 use crate::refusal;
@@ -93,6 +93,19 @@ impl Runtime {
                 control,
             };
             return self.run_asking(request, resolved, opening, told);
+        }
+        if self.answers_questions()
+            && asks_by_rules(&resolved.policy, front_door)
+            && let Some(judgement) = rule_question(resolved, spec, &command, front_door)
+        {
+            let request = RunRequest {
+                policy,
+                command,
+                front_door,
+                io,
+                control,
+            };
+            return self.run_rule_asking(request, resolved, &judgement, opening, told);
         }
         let io = with_input(io, &mut command.stdin);
         command.cwd.get_or_insert_with(|| resolved.cwd.clone());

@@ -25,6 +25,7 @@ mod host;
 mod idempotency;
 mod known;
 mod lasting;
+mod mode;
 mod options;
 mod owned;
 mod participants;
@@ -42,7 +43,7 @@ mod task;
 mod terminal;
 mod tools;
 
-pub use approval::{AskOwner, OperationQuestion, Permit};
+pub use approval::{AskOwner, OperationQuestion, OwnerAnswer, Permit, ReviewByUrl};
 pub use background::{Follow, Followed, StartCommand};
 pub use cofferdam_exec::host::Surroundings;
 pub use cofferdam_exec::workspace::{CheckoutSnapshot, RestoredSnapshot};

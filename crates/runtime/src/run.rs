@@ -18,7 +18,7 @@ use cofferdam_exec::{CommandIo, Control, PortBase, Run};
 use serde_json::json;
 
 use crate::approval::Permit;
-use crate::decide::{Decision, asks_to_write, command_rules, decide};
+use crate::decide::{Decision, asks_by_rules, asks_to_write, command_rules, decide, rule_question};
 use crate::host::{PolicyRequest, Resolved};
 use crate::idempotency::{self, Claim};
 use crate::participants::Participants;
@@ -149,6 +149,10 @@ impl Runtime {
         opening: &Opening<'_>,
         told: &mut bool,
     ) -> Result<CommandOutcome, Refused> {
+        let mut request = request;
+        if let Some(reason) = request.command.full_access.take() {
+            return self.run_full(request, &reason, opening, told);
+        }
         // A server runs many commands of one plan, a command line one. What was approved is one.
         let is_one_of_many = request.front_door == FrontDoor::Protocol
             && request.policy.permit.is_none()
@@ -204,6 +208,22 @@ impl Runtime {
             };
             return self.run_asking(request, &resolved, opening, told);
         }
+        let answered = policy.permit.as_ref().is_some_and(Permit::settles_rules);
+        if !answered && self.answers_questions() && asks_by_rules(&resolved.policy, front_door) {
+            let view = WorkspaceView::live(&resolved.facts.workspace);
+            let spec = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())
+                .map_err(refused)?;
+            if let Some(judgement) = rule_question(&resolved, &spec, &command, front_door) {
+                let request = RunRequest {
+                    policy,
+                    command,
+                    front_door,
+                    io,
+                    control,
+                };
+                return self.run_rule_asking(request, &resolved, &judgement, opening, told);
+            }
+        }
         let is_try = policy.permit.as_ref().is_some_and(Permit::is_try);
         let io = with_input(io, &mut command.stdin);
         command.cwd.get_or_insert_with(|| resolved.cwd.clone());
@@ -221,7 +241,7 @@ impl Runtime {
             None => plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch()),
         };
         let planned = spec.and_then(|spec| {
-            let planned = plan_in(&resolved, &spec, &command, front_door, &io)?;
+            let planned = plan_answered(&resolved, &spec, &command, front_door, &io, answered)?;
             if control.is_cancelled() {
                 return Err(cancelled());
             }
@@ -459,6 +479,19 @@ pub(crate) fn plan_in(
     plan_as(resolved, spec, command, &command.command, door, io)
 }
 
+/// Plans a command; `answered` says that what is asked about it was answered.
+fn plan_answered(
+    resolved: &Resolved,
+    spec: &EnclosureSpec,
+    command: &RunCommand,
+    door: FrontDoor,
+    io: &CommandIo<'_>,
+    answered: bool,
+) -> Result<PlannedCommand, Problem> {
+    let by = (door, answered);
+    plan_by(resolved, spec, command, &command.command, by, io)
+}
+
 /// The same for a command that is carried out in another form than it was asked for in: rules about
 /// commands judge what was asked for.
 pub(crate) fn plan_as(
@@ -469,6 +502,25 @@ pub(crate) fn plan_as(
     door: FrontDoor,
     io: &CommandIo<'_>,
 ) -> Result<PlannedCommand, Problem> {
+    plan_by(resolved, spec, command, asked, (door, false), io)
+}
+
+fn plan_by(
+    resolved: &Resolved,
+    spec: &EnclosureSpec,
+    command: &RunCommand,
+    asked: &CommandForm,
+    (door, answered): (FrontDoor, bool),
+    io: &CommandIo<'_>,
+) -> Result<PlannedCommand, Problem> {
+    if command.full_access.is_some() {
+        return Err(Problem::new(
+            ErrorCode::InvalidRequest,
+            "full access is for a single command that somebody waits for",
+        )
+        .with_field("full_access")
+        .with_hint("run it with run_command"));
+    }
     let mut planned = plan::plan_command(
         &resolved.policy,
         spec,
@@ -481,7 +533,8 @@ pub(crate) fn plan_as(
         spec.provider,
         asked,
         &spec.workspace,
-        door,
+        // Whoever was asked has answered, as at the keyboard.
+        if answered { FrontDoor::Embedded } else { door },
     )?;
     if spec.provider != cofferdam_core::spec::ProviderKind::Memory {
         check_directory(spec, &planned.spec.cwd)?;

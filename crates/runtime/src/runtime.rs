@@ -8,7 +8,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::decide::Ground;
 use cofferdam_core::error::Problem;
 use cofferdam_core::mask::Masker;
-use cofferdam_core::operation::RunCommand;
+use cofferdam_core::operation::{Mode, RunCommand};
 use cofferdam_core::plan::{self, CommandOptions, WorkspaceView};
 use cofferdam_core::policy::{EffectivePolicy, Explanation};
 use cofferdam_core::spec::{LaunchSpec, Network, StreamPlan};
@@ -16,10 +16,11 @@ use cofferdam_exec::host::{self, Surroundings};
 use cofferdam_exec::{Plane, PlaneOptions, Pool, PoolCounts, PoolOptions, Settled};
 use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 
-use crate::approval::{AskOwner, Permit};
+use crate::approval::{AskOwner, Permit, ReviewByUrl, TaskAnswers};
 use crate::background::Attendance;
 use crate::decide::judge_command;
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
+use crate::mode::{SeenModes, in_mode};
 use crate::options::RuntimeOptions;
 use crate::scribe::Scribe;
 use crate::session::{Sessions, Stamp};
@@ -50,6 +51,14 @@ pub struct Runtime {
     host: Box<dyn HostDoor>,
     /// Who is asked first.
     pub(crate) ask_owner: Mutex<Option<Asked>>,
+    /// In which modes something last began.
+    pub(crate) seen_modes: SeenModes,
+    /// Whether somebody looks at the questions that wait.
+    pub(crate) is_attended: AtomicBool,
+    /// What was answered for tasks.
+    pub(crate) task_answers: TaskAnswers,
+    /// By what reviewers that are services are reached.
+    pub(crate) review_by_url: OnceLock<Arc<dyn ReviewByUrl>>,
     /// Keys of requests that somebody carries out, or has.
     pub(crate) claims: Mutex<crate::idempotency::Claims>,
     /// What is worth a word about agents that ran as single commands.
@@ -143,6 +152,10 @@ impl Runtime {
             attendance: Attendance::default(),
             host,
             ask_owner: Mutex::default(),
+            seen_modes: SeenModes::default(),
+            is_attended: AtomicBool::new(false),
+            task_answers: TaskAnswers::default(),
+            review_by_url: OnceLock::new(),
             claims: Mutex::default(),
             notes: Mutex::default(),
             terminals: crate::terminal::Registry::default(),
@@ -218,6 +231,20 @@ impl Runtime {
         network: Network,
         tree: Option<&Path>,
     ) -> Result<Resolved, Problem> {
+        match self.mode_for(policy)? {
+            Mode::Policy => self.look_in(policy, &Mode::Policy, network, tree),
+            mode => self.look_in(&in_mode(policy, &mode), &mode, network, tree),
+        }
+    }
+
+    /// Resolves a request that has what its mode says.
+    pub(crate) fn look_in(
+        &self,
+        policy: &PolicyRequest,
+        mode: &Mode,
+        network: Network,
+        tree: Option<&Path>,
+    ) -> Result<Resolved, Problem> {
         let mut base = EffectivePolicy::built_in().with_default_network(network);
         if let Some(profile) = self.profile_of(policy)? {
             self.lay_profile(&profile, &mut base);
@@ -234,6 +261,9 @@ impl Runtime {
         };
         let is_granted = policy.permit.as_ref().is_some_and(Permit::is_write);
         resolved.policy.hold_writes(ground, is_granted);
+        if let Mode::Plan { folder } = mode {
+            resolved.policy.hold_plan(folder);
+        }
         Ok(resolved)
     }
 

@@ -32,6 +32,9 @@ mod files;
 #[path = "main/modes.rs"]
 mod modes;
 
+#[path = "main/asking.rs"]
+mod asking;
+
 #[path = "main/rules.rs"]
 mod rules;
 

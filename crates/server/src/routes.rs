@@ -38,6 +38,8 @@ pub(crate) struct App {
     pub(crate) token: Token,
     /// The token of whoever may only look.
     pub(crate) read_token: Option<Token>,
+    /// The token of whoever works here and answers nothing.
+    pub(crate) work_token: Option<Token>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) projection: Projection,
     pub(crate) streams: Streams,
@@ -49,6 +51,9 @@ impl App {
     pub(crate) fn allows(&self, shown: &[u8]) -> Option<Allowed> {
         if self.token.is(shown) {
             return Some(Allowed(Scope::Answer));
+        }
+        if self.work_token.as_ref().is_some_and(|own| own.is(shown)) {
+            return Some(Allowed(Scope::Execute));
         }
         let may_read = self.read_token.as_ref().is_some_and(|own| own.is(shown));
         may_read.then_some(Allowed(Scope::Read))

@@ -41,6 +41,9 @@ pub struct ServerOptions {
     pub token_file: Option<PathBuf>,
     /// A token of whoever may only look: the views, and the operations that change nothing.
     pub read_token_file: Option<PathBuf>,
+    /// A token of whoever works here, such as an agent: every operation but those in the owner's
+    /// name, such as answering questions.
+    pub work_token_file: Option<PathBuf>,
     /// With what operations are carried out; or the problem that every call of one is answered.
     pub operations: Result<Arc<OperationHost>, Problem>,
     /// The data directory: one server each.
@@ -70,6 +73,7 @@ impl ServerOptions {
             listen,
             token_file: None,
             read_token_file: None,
+            work_token_file: None,
             operations: Err(Problem::new(
                 ErrorCode::OperationUnknown,
                 "this server offers no operations",
@@ -152,6 +156,11 @@ impl Server {
             .as_deref()
             .map(Token::read)
             .transpose()?;
+        let work_token = options
+            .work_token_file
+            .as_deref()
+            .map(Token::read)
+            .transpose()?;
         let failed = |step, source| ServerError::Io {
             step,
             subject: options.listen.to_string(),
@@ -183,6 +192,7 @@ impl Server {
             address,
             token,
             read_token,
+            work_token,
             calls: Calls::new(options.operations),
             projection: Projection::new(Arc::clone(&options.journal)),
             journal: options.journal,

@@ -6,6 +6,8 @@ mod client;
 mod files;
 #[path = "main/gate.rs"]
 mod gate;
+#[path = "main/modes.rs"]
+mod modes;
 #[path = "main/operations.rs"]
 mod operations;
 #[path = "main/start.rs"]

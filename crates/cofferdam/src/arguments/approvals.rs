@@ -1,16 +1,19 @@
 //! `cofferdam approvals …`
 
 use clap::{Args, Subcommand, ValueEnum};
-use cofferdam_core::approval::ApprovalAnswer;
-use cofferdam_core::id::ApprovalId;
+use cofferdam_core::approval::Remember;
+use cofferdam_core::id::{ApprovalId, RuleId};
 
 /// What `approvals` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cofferdam approvals                              what waits for an answer
-  cofferdam approvals show appr_0199…              the command, the diff, and why it is asked
-  cofferdam approvals answer appr_0199… approve    exactly this, once")]
+  cofferdam approvals                      what waits for an answer
+  cofferdam approvals show appr_0199…      the command, the diff, and why it is asked
+  cofferdam approvals approve appr_0199…   exactly this, once
+  cofferdam approvals approve appr_0199… --for repository
+                                           and the same again in this repository, for 30 days
+  cofferdam approvals remembered           what was answered for longer")]
 pub(crate) struct ApprovalsArguments {
     #[command(subcommand)]
     pub(crate) command: Option<ApprovalsCommand>,
@@ -25,40 +28,61 @@ pub(crate) enum ApprovalsCommand {
         #[arg(long)]
         all: bool,
     },
-    /// Show one with all that is needed to answer
+    /// Show one with all that is needed to answer, and what would be remembered
     Show {
         /// Its id
         #[arg(value_name = "ID")]
         id: ApprovalId,
     },
-    /// Answer one, once
-    Answer {
+    /// Say yes to one: exactly what is shown, once
+    Approve(AnswerArguments),
+    /// Say no to one
+    Deny(AnswerArguments),
+    /// List the answers that are remembered
+    Remembered,
+    /// Take a remembered answer back
+    Forget {
         /// Its id
         #[arg(value_name = "ID")]
-        id: ApprovalId,
-        /// What is said
-        answer: AnswerChoice,
-        /// Why; whoever asked is told
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
+        id: RuleId,
     },
 }
 
-/// An answer as the command line names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AnswerChoice {
-    /// Exactly what was shown, once
-    Approve,
-    /// No
-    Reject,
+/// An answer.
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArguments {
+    /// The id of what is answered
+    #[arg(value_name = "ID")]
+    pub(crate) id: ApprovalId,
+    /// Why; whoever asked is told
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// For how long it holds, for exactly the same again
+    #[arg(long = "for", value_name = "HOW_LONG", default_value = "once")]
+    pub(crate) remember: RememberChoice,
+    /// Days for which it holds in the repository [default: 30]
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) days: Option<u32>,
 }
 
-impl AnswerChoice {
-    /// Gives the answer.
-    pub(crate) const fn answer(self) -> ApprovalAnswer {
+/// For how long an answer holds, as the command line names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RememberChoice {
+    /// This time
+    Once,
+    /// As long as the task, or the process that asks
+    Task,
+    /// In this repository, until it expires
+    Repository,
+}
+
+impl RememberChoice {
+    /// Gives the word.
+    pub(crate) const fn remember(self) -> Remember {
         match self {
-            Self::Approve => ApprovalAnswer::Approve,
-            Self::Reject => ApprovalAnswer::Reject,
+            Self::Once => Remember::Once,
+            Self::Task => Remember::Task,
+            Self::Repository => Remember::Repository,
         }
     }
 }

@@ -114,7 +114,7 @@ pub(crate) struct WallArguments {
     /// Host that is refused whatever allows it; may be given several times
     #[arg(long, value_name = "HOST")]
     pub(crate) deny: Vec<String>,
-    /// Ask on the terminal about a host that nothing allows, instead of refusing it
+    /// Ask about a host that nothing allows, instead of refusing it
     #[arg(long)]
     pub(crate) ask: bool,
     /// What may be changed before you are asked [default: unrestricted]

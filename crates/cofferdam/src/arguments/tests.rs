@@ -39,6 +39,7 @@ fn the_first_help_shows_where_to_start() {
       attach     Put a terminal or a session of a running server on this one
       session    Run commands in a place that stays up, of a running server
       approvals  List what waits for your answer, and answer it
+      mode       Tell or set what may be changed in a workspace from now on
       ps         List tasks, commands, sessions and terminals that run now
       stop       Stop tasks that run in another terminal
       logs       Show what a command, a task, a session or a terminal wrote
@@ -115,8 +116,7 @@ fn run_tells_what_it_allows() {
                                            --net restricted; may be given several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
-          --ask                            Ask on the terminal about a host that nothing allows, instead
-                                           of refusing it
+          --ask                            Ask about a host that nothing allows, instead of refusing it
           --permission <MODE>              What may be changed before you are asked [default:
                                            unrestricted] [possible values: readonly, approval,
                                            auto_approval, unrestricted]
@@ -238,8 +238,7 @@ fn task_run_tells_where_the_work_goes() {
                                            --net restricted; may be given several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
-          --ask                            Ask on the terminal about a host that nothing allows, instead
-                                           of refusing it
+          --ask                            Ask about a host that nothing allows, instead of refusing it
           --permission <MODE>              What may be changed before you are asked [default:
                                            unrestricted] [possible values: readonly, approval,
                                            auto_approval, unrestricted]
@@ -341,8 +340,7 @@ fn policy_explain_shows_examples() {
                                            --net restricted; may be given several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
-          --ask                            Ask on the terminal about a host that nothing allows, instead
-                                           of refusing it
+          --ask                            Ask about a host that nothing allows, instead of refusing it
           --permission <MODE>              What may be changed before you are asked [default:
                                            unrestricted] [possible values: readonly, approval,
                                            auto_approval, unrestricted]
@@ -444,6 +442,8 @@ fn serve_tells_how_to_ask() {
           --listen <ADDR>           Address and port; port 0 takes a free one [default: 127.0.0.1:7411]
           --token-file <FILE>       File whose first line is the token that every request must bring
           --read-token-file <FILE>  File with a second token, for whoever may look and change nothing
+          --work-token-file <FILE>  File with a token for an agent: it may do everything but answer
+                                    questions in your name
           --snapshots               Keep the files of the checkout after each command, so that `undo`
                                     goes back to any of them; costs some milliseconds each
           --json                    Print one JSON object on standard output instead of text
@@ -468,6 +468,7 @@ fn serve_tells_how_to_ask() {
                                            --net restricted; may be given several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
+          --ask                            Ask about a host that nothing allows, instead of refusing it
           --permission <MODE>              What may be changed before you are asked [default:
                                            unrestricted] [possible values: readonly, approval,
                                            auto_approval, unrestricted]

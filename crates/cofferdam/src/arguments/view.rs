@@ -119,6 +119,9 @@ pub(crate) struct ServeArguments {
     /// File with a second token, for whoever may look and change nothing
     #[arg(long, value_name = "FILE")]
     pub(crate) read_token_file: Option<PathBuf>,
+    /// File with a token for an agent: it may do everything but answer questions in your name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) work_token_file: Option<PathBuf>,
     /// Keep the files of the checkout after each command, so that `undo` goes back to any of them;
     /// costs some milliseconds each
     #[arg(long)]
@@ -127,9 +130,8 @@ pub(crate) struct ServeArguments {
     pub(crate) walls: ServedWalls,
 }
 
-/// The walls of what a server does. There is nobody to be asked at its terminal.
+/// The walls of what a server does.
 #[derive(Debug, Args)]
-#[command(mut_arg("ask", |arg| arg.hide(true)))]
 pub(crate) struct ServedWalls {
     #[command(flatten)]
     pub(crate) walls: WallArguments,

@@ -1,10 +1,11 @@
 //! `approvals`: what waits for an answer, and answering it.
 
+use cofferdam_core::approval::ApprovalAnswer;
 use cofferdam_core::exit;
-use cofferdam_core::operation::{AnswerApproval, ListApprovals};
-use cofferdam_runtime::FrontDoor;
+use cofferdam_core::operation::{AnswerApproval, ForgetAnswer, ListApprovals};
+use cofferdam_runtime::{FrontDoor, Runtime};
 
-use crate::arguments::approvals::{ApprovalsArguments, ApprovalsCommand};
+use crate::arguments::approvals::{AnswerArguments, ApprovalsArguments, ApprovalsCommand};
 use crate::context::Context;
 use crate::failure::Ending;
 use crate::render::approvals as render;
@@ -20,22 +21,49 @@ pub(crate) fn approvals(context: &Context, arguments: &ApprovalsArguments) -> En
             context.output.result(&approval, render::approval)?;
             Ok(exit::SUCCESS)
         }
-        Some(ApprovalsCommand::Answer { id, answer, reason }) => {
-            let decided = runtime.answer_approval(
-                &AnswerApproval {
-                    approval_id: id.clone(),
-                    answer: answer.answer(),
-                    reason: reason.clone(),
-                },
-                FrontDoor::CommandLine,
-            )?;
-            context.output.result(&decided, render::decided)?;
+        Some(ApprovalsCommand::Approve(given)) => {
+            answer(context, &runtime, ApprovalAnswer::Approve, given)
+        }
+        Some(ApprovalsCommand::Deny(given)) => {
+            answer(context, &runtime, ApprovalAnswer::Reject, given)
+        }
+        Some(ApprovalsCommand::Remembered) => {
+            context
+                .output
+                .result(&runtime.remembered(), render::remembered)?;
+            Ok(exit::SUCCESS)
+        }
+        Some(ApprovalsCommand::Forget { id }) => {
+            let forgotten = runtime.forget(&ForgetAnswer {
+                rule_id: id.clone(),
+            })?;
+            context.output.result(&forgotten, render::forgotten)?;
             Ok(exit::SUCCESS)
         }
     }
 }
 
-fn list(context: &Context, runtime: &cofferdam_runtime::Runtime, all: bool) -> Ending {
+fn answer(
+    context: &Context,
+    runtime: &Runtime,
+    answer: ApprovalAnswer,
+    given: &AnswerArguments,
+) -> Ending {
+    let decided = runtime.answer_approval(
+        &AnswerApproval {
+            approval_id: given.id.clone(),
+            answer,
+            reason: given.reason.clone(),
+            remember: given.remember.remember(),
+            remember_days: given.days,
+        },
+        FrontDoor::CommandLine,
+    )?;
+    context.output.result(&decided, render::decided)?;
+    Ok(exit::SUCCESS)
+}
+
+fn list(context: &Context, runtime: &Runtime, all: bool) -> Ending {
     let page = runtime.approvals(&ListApprovals {
         all,
         ..ListApprovals::default()

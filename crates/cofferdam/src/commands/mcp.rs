@@ -6,7 +6,7 @@ use cofferdam_core::exit;
 use cofferdam_server::{McpServer, OperationHost};
 
 use super::policy_watch::{PolicyWatch, following};
-use super::serve::{SERVER_STOPPED, end_on_signals, served_policy};
+use super::serve::{SERVER_STOPPED, attend, end_on_signals, served_policy};
 use crate::arguments::call::McpArguments;
 use crate::context::Context;
 use crate::failure::Ending;
@@ -15,6 +15,7 @@ use crate::failure::Ending;
 pub(crate) fn mcp(context: &Context, arguments: &McpArguments) -> Ending {
     let policy = served_policy(context, &arguments.walls)?;
     let runtime = Arc::new(context.runtime()?);
+    attend(&runtime, &policy, arguments.walls.walls.ask);
     if arguments.snapshots {
         runtime.keep_snapshots(&policy)?;
     }

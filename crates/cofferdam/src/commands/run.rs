@@ -1,5 +1,7 @@
 //! `run`: one command behind walls, with the caller's streams.
 
+use std::sync::Arc;
+
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::outcome::CommandOutcome;
 use cofferdam_exec::Control;
@@ -24,14 +26,11 @@ pub(crate) fn run(context: &Context, arguments: &RunArguments) -> Ending {
     let policy = launch::policy(context, &arguments.walls)?;
     let command = launch::command(context, &arguments.walls, arguments.limits, words)?;
     let words = command.command.summary();
-    let runtime = context.runtime()?;
+    let runtime = Arc::new(context.runtime()?);
     let output = context.output;
     runtime.on_note(move |line| output.note(line));
     let control = Control::new();
-    if arguments.walls.ask {
-        crate::ask::on_terminal(context, &runtime, &control)?;
-    }
-    crate::ask::approvals_on_terminal(context, &runtime, &control);
+    crate::ask::on_terminal(context, &runtime, &control, &policy, arguments.walls.ask);
     let kept = Kept::begin(&runtime, &policy, arguments.snapshot, &words)?;
     let mut caller = Caller::begin(wish, control.clone(), command.timeout, runtime.plane())?;
     let outcome = runtime.run_command(RunRequest {

@@ -35,6 +35,7 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     })?;
     let policy = served_policy(context, &arguments.walls)?;
     let runtime = Arc::new(context.runtime()?);
+    attend(&runtime, &policy, arguments.walls.walls.ask);
     if arguments.snapshots {
         runtime.keep_snapshots(&policy)?;
     }
@@ -51,6 +52,7 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| context.absolute(path));
     options.token_file = absolute(&arguments.token_file).transpose()?;
     options.read_token_file = absolute(&arguments.read_token_file).transpose()?;
+    options.work_token_file = absolute(&arguments.work_token_file).transpose()?;
     options.operations = OperationHost::open(Arc::clone(&runtime), policy).map(Arc::new);
     let operations = options.operations.clone();
     let server = Server::bind(options).map_err(|error| error.to_problem())?;
@@ -101,19 +103,20 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     Ok(exit::SUCCESS)
 }
 
+/// Sees to it that questions wait for `cofferdam approvals`, and that the reviewer can be asked.
+pub(super) fn attend(runtime: &Arc<Runtime>, policy: &PolicyRequest, ask: bool) {
+    runtime.attend_questions();
+    runtime.on_review_by_url(Arc::new(crate::review_by_url::Http));
+    if ask || crate::ask::asks_about_hosts(policy) {
+        runtime.ask_about_hosts();
+    }
+}
+
 /// Gives what the flags fix for as long as it serves.
 pub(super) fn served_policy(
     context: &Context,
     served: &ServedWalls,
 ) -> Result<PolicyRequest, Problem> {
-    if served.walls.ask {
-        return Err(Problem::new(
-            ErrorCode::InvalidRequest,
-            "--ask is for commands on a terminal: nobody is asked at a server's",
-        )
-        .with_field("ask")
-        .with_hint("name the hosts with --allow"));
-    }
     launch::task_policy(context, &served.walls)
 }
 

@@ -1,6 +1,7 @@
 //! `task …`
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -119,11 +120,9 @@ fn run(context: &Context, arguments: TaskRunArguments) -> Ending {
     if let Some(count) = arguments.fork {
         return super::task_fork::run(context, count, &policy, &request, arguments.walls.ask);
     }
-    let runtime = context.task_runtime()?;
+    let runtime = Arc::new(context.task_runtime()?);
     let control = Control::new();
-    if arguments.walls.ask {
-        crate::ask::on_terminal(context, &runtime, &control)?;
-    }
+    crate::ask::on_terminal(context, &runtime, &control, &policy, arguments.walls.ask);
     let mut caller = Caller::begin(wish, control.clone(), request.timeout, runtime.plane())?;
     let output = context.output;
     let quiet = output.is_json();

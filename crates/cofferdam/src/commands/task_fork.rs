@@ -52,11 +52,9 @@ pub(crate) fn run(
         .worker
         .clone()
         .unwrap_or_else(|| worker_name(&request.goal));
-    let runtime = context.task_runtime()?;
-    if ask {
-        // None of them has the terminal as its input, so there is nothing to hold back.
-        crate::ask::on_terminal(context, &runtime, &Control::new())?;
-    }
+    let runtime = Arc::new(context.task_runtime()?);
+    // None of them has the terminal as its input, so there is nothing to hold back.
+    crate::ask::on_terminal(context, &runtime, &Control::new(), policy, ask);
     let ones: Vec<One> = (0..count)
         .map(|_| One {
             control: Control::new(),

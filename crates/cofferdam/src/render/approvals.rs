@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use cofferdam_core::approval::{Approval, ApprovalAsk, LineSign};
-use cofferdam_core::operation::{ApprovalDecided, ApprovalPage};
+use cofferdam_core::approval::{Approval, ApprovalAnswer, ApprovalAsk, RememberedWhat};
+use cofferdam_core::operation::{ApprovalDecided, ApprovalPage, RememberedLine, RememberedPage};
 
 use super::table::Table;
 use super::{STRONG, one_line, paint};
@@ -45,7 +45,10 @@ pub(crate) fn approval(approval: &Approval) -> String {
     }
     if approval.state == cofferdam_core::approval::ApprovalState::Pending {
         let id = &approval.ask.approval_id;
-        let _ = writeln!(text, "\ncofferdam approvals answer {id} approve|reject");
+        if let Some(what) = &approval.ask.remember {
+            let _ = writeln!(text, "{}", saved(what));
+        }
+        let _ = writeln!(text, "\ncofferdam approvals approve {id}, or deny");
     }
     text
 }
@@ -77,6 +80,12 @@ pub(crate) fn question(ask: &ApprovalAsk) -> String {
     if let Some(cwd) = &preview.cwd {
         line("in", cwd.to_string());
     }
+    for variable in &preview.env {
+        line("with", one_line(variable, 200));
+    }
+    if let Some(network) = &preview.network {
+        line("network", network.as_str().to_owned());
+    }
     for path in &preview.writes {
         line("writes", path.to_string());
     }
@@ -90,16 +99,15 @@ pub(crate) fn question(ask: &ApprovalAsk) -> String {
         line("bytes", bytes.to_string());
     }
     for row in &preview.diff {
-        let sign = match row.sign {
-            LineSign::Same => ' ',
-            LineSign::Removed => '-',
-            LineSign::Added => '+',
-        };
+        let sign = row.sign.mark();
         let number = row.new.or(row.old).unwrap_or_default();
         line("", format!("{number:>5} {sign}{}", plain(&row.text)));
     }
     if preview.diff_cut {
         line("", "… the change is longer than what is shown".to_owned());
+    }
+    for row in preview.plan.as_deref().unwrap_or_default().lines() {
+        line("plan", plain(row));
     }
     for row in preview
         .output
@@ -112,6 +120,43 @@ pub(crate) fn question(ask: &ApprovalAsk) -> String {
         line("said", one_line(row, 200));
     }
     text
+}
+
+/// Tells what would be saved of an answer that is to hold for longer.
+pub(crate) fn saved(what: &RememberedWhat) -> String {
+    let line = what.line(ApprovalAnswer::Approve);
+    format!("to remember: {}", one_line(&line, 400))
+}
+
+/// Renders what is remembered.
+pub(crate) fn remembered(page: &RememberedPage) -> String {
+    if page.remembered.is_empty() {
+        return "no answer is remembered\n".to_owned();
+    }
+    let mut table = Table::new(&["ID", "UNTIL", "IN", "LINE"]);
+    for one in &page.remembered {
+        let until = one.remembered.expires;
+        let day = if until == jiff::Timestamp::MAX {
+            "the end".to_owned()
+        } else {
+            until.strftime("%Y-%m-%d").to_string()
+        };
+        table.row([
+            paint(STRONG, &one.remembered.rule_id),
+            day,
+            one_line(&one.remembered.repository.to_string(), 60),
+            one_line(&one.line, 120),
+        ]);
+    }
+    table.render()
+}
+
+/// Renders what was taken back.
+pub(crate) fn forgotten(one: &RememberedLine) -> String {
+    format!(
+        "from now on it is asked again: {}\n",
+        one_line(&one.line, 400)
+    )
 }
 
 /// Renders what became of an answer.

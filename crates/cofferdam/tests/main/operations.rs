@@ -145,6 +145,138 @@ fn mcp_ends_with_its_client_and_takes_everything_with_it() {
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "{pid}");
 }
 
+/// Talks to an MCP server line by line.
+struct Talk {
+    child: std::process::Child,
+    input: std::process::ChildStdin,
+    output: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+}
+
+impl Talk {
+    fn start(scene: &Scene, words: &[&str], capabilities: &str) -> Self {
+        use std::io::BufRead as _;
+        let mut command = scene.command(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let input = child.stdin.take().expect("a pipe");
+        let output = child.stdout.take().expect("a pipe");
+        let mut talk = Self {
+            child,
+            input,
+            output: std::io::BufReader::new(output).lines(),
+        };
+        talk.say(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"clientInfo":{{"name":"test","version":"0"}}}}}}"#
+        ));
+        talk.hear();
+        talk.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        talk
+    }
+
+    fn say(&mut self, message: &str) {
+        writeln!(self.input, "{message}").expect("sent");
+    }
+
+    fn hear(&mut self) -> serde_json::Value {
+        let line = self.output.next().expect("an answer").expect("text");
+        serde_json::from_str(&line).expect("JSON")
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_client_that_can_ask_its_user_is_asked_and_its_answer_is_the_owners() {
+    if !crate::scene::has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let words = ["mcp", "--permission", "approval"];
+    let mut talk = Talk::start(&scene, &words, r#"{"elicitation":{}}"#);
+    let made = scene.work().join("made");
+    for (answer, is_made) in [
+        (r#"{"action":"decline"}"#, false),
+        (r#"{"action":"accept","content":{"answer":"deny"}}"#, false),
+        (r#"{"action":"accept","content":{"grant":true}}"#, false),
+        (
+            r#"{"action":"accept","content":{"answer":"approve once"}}"#,
+            true,
+        ),
+    ] {
+        talk.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"create_file","arguments":{"path":"made"}}}"#);
+        let asked = talk.hear();
+        assert_eq!(asked["method"], "elicitation/create", "{asked}");
+        let message = asked["params"]["message"].as_str().expect("text");
+        assert!(message.contains("create_file"), "{message}");
+        assert!(message.contains("Writes: "), "{message}");
+        assert!(!made.exists());
+        talk.say(&format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{answer}}}"#,
+            asked["id"]
+        ));
+        let result = talk.hear();
+        assert_eq!(result["id"], 2, "{result}");
+        assert_eq!(result["result"]["isError"] == true, !is_made, "{result}");
+        assert_eq!(made.exists(), is_made, "{answer}");
+    }
+    talk.end();
+}
+
+#[test]
+fn row_76_a_client_that_cannot_ask_waits_for_an_answer_from_the_command_line() {
+    if !crate::scene::has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let words = ["mcp", "--permission", "approval"];
+    let mut talk = Talk::start(&scene, &words, "{}");
+    talk.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"echo x > made"}}}"#);
+    let until = std::time::Instant::now() + crate::scene::LIMIT;
+    let id = loop {
+        assert!(std::time::Instant::now() < until, "nothing was asked");
+        let list = scene.run(&["approvals", "--json"]).expect_code(0).json();
+        if let Some(id) = list["approvals"][0]["ask"]["approval_id"].as_str() {
+            break id.to_owned();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let shown = scene.run(&["approvals", "show", &id]).expect_code(0);
+    let text = shown.text();
+    assert!(text.contains("echo x > made"), "{text}");
+    assert!(text.contains("to remember: allow command"), "{text}");
+    scene
+        .run(&["approvals", "approve", &id, "--for", "repository"])
+        .expect_code(0);
+    let result = talk.hear();
+    assert_eq!(
+        result["result"]["structuredContent"]["status"], "completed",
+        "{result}"
+    );
+    assert!(scene.work().join("made").exists());
+    // The same again asks nobody.
+    talk.say(r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"echo x > made"}}}"#);
+    let result = talk.hear();
+    assert_eq!(
+        result["result"]["structuredContent"]["status"], "completed",
+        "{result}"
+    );
+    let rules = scene
+        .run(&["approvals", "remembered", "--json"])
+        .expect_code(0)
+        .json();
+    let rule = rules["remembered"][0]["remembered"]["rule_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    scene.run(&["approvals", "forget", &rule]).expect_code(0);
+    let again = scene.run(&["approvals", "deny", &id]).expect_code(0);
+    assert!(again.text().contains("already"), "{}", again.text());
+    talk.end();
+}
+
 /// Finds the Python that has the protocol's official client.
 fn python() -> Option<PathBuf> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::preview::ApprovalPreview;
+use super::remember::{Remember, RememberedWhat};
 use super::state::ApprovalState;
 use crate::authority::Actor;
 use crate::bytes::BytePath;
@@ -19,8 +20,6 @@ pub enum ApprovalKind {
     Command,
     /// A file is to be made, changed or removed.
     FileChange,
-    /// A path outside of the workspace is to be read or written.
-    PathOutside,
     /// A host that no rule allows is to be reached.
     Host,
     /// One command is to run without walls.
@@ -35,7 +34,6 @@ impl ApprovalKind {
         match self {
             Self::Command => "command",
             Self::FileChange => "file_change",
-            Self::PathOutside => "path_outside",
             Self::Host => "host",
             Self::FullAccess => "full_access",
             Self::Plan => "plan",
@@ -148,6 +146,9 @@ pub struct ApprovalAsk {
     pub preview: ApprovalPreview,
     /// Who must answer.
     pub entitled: Entitled,
+    /// Of what an answer may be remembered; of nothing where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remember: Option<RememberedWhat>,
     /// When it was asked.
     #[schemars(with = "String")]
     pub asked: Timestamp,
@@ -193,6 +194,12 @@ pub struct ApprovalAnswered {
     /// Why, where it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For how long it holds.
+    #[serde(default)]
+    pub remember: Remember,
+    /// For how many days, where it is remembered for the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remember_days: Option<u32>,
 }
 
 /// Data of `approval.resolved`.

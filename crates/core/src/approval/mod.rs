@@ -6,6 +6,7 @@
 
 mod ask;
 mod preview;
+mod remember;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -15,4 +16,5 @@ pub use ask::{
     ApprovalUsed, Binding, Entitled,
 };
 pub use preview::{ApprovalPreview, LineSign, PreviewLine, diff_lines};
+pub use remember::{Remember, RememberedAnswer, RememberedWhat, recall};
 pub use state::{Approval, ApprovalState, Approvals, GivenAnswer, Standing};

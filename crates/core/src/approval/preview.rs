@@ -26,6 +26,9 @@ pub struct ApprovalPreview {
     /// Where it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<BytePath>,
+    /// Variables that come along with it, `NAME=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
     /// The network that it sees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
@@ -50,6 +53,9 @@ pub struct ApprovalPreview {
     /// What a try without the right to write left on its output, its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// The plan that would be carried out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// The goal of the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
@@ -65,6 +71,17 @@ pub enum LineSign {
     Removed,
     /// It comes.
     Added,
+}
+
+impl LineSign {
+    /// Gives the sign that diffs have.
+    pub const fn mark(self) -> char {
+        match self {
+            Self::Same => ' ',
+            Self::Removed => '-',
+            Self::Added => '+',
+        }
+    }
 }
 
 /// One line of a diff.

@@ -10,6 +10,7 @@ use super::ask::{
     Answerer, ApprovalAnswer, ApprovalAnswered, ApprovalAsk, ApprovalResolved, ApprovalUsed,
     Binding,
 };
+use super::remember::Remember;
 use crate::error::{ErrorCode, Problem};
 use crate::event::{Event, event_type};
 use crate::id::{ApprovalId, OperationId};
@@ -67,6 +68,12 @@ pub struct GivenAnswer {
     /// Why, where it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For how long it holds.
+    #[serde(default)]
+    pub remember: Remember,
+    /// For how many days, where it is remembered for the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remember_days: Option<u32>,
     /// When.
     #[schemars(with = "String")]
     pub time: Timestamp,
@@ -261,6 +268,8 @@ impl Approvals {
                         by: data.by,
                         door: data.door,
                         reason: data.reason,
+                        remember: data.remember,
+                        remember_days: data.remember_days,
                         time: event.time,
                     });
                 }

@@ -31,6 +31,7 @@ fn approval(entitled: Entitled) -> Approval {
         binding: binding(),
         preview: ApprovalPreview::default(),
         entitled,
+        remember: None,
         asked: at(0),
         expires: at(100),
         lease: LeaseId::new(1, [4; 10]),
@@ -43,6 +44,8 @@ fn given(answer: ApprovalAnswer, by: Answerer, second: i64) -> GivenAnswer {
         by,
         door: "command_line".to_owned(),
         reason: None,
+        remember: Remember::Once,
+        remember_days: None,
         time: at(second),
     }
 }

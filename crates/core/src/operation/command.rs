@@ -81,6 +81,10 @@ pub struct RunCommand {
     /// The same key twice starts one process only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// Why it cannot do without running free of walls, once: the owner and the reviewer both have to
+    /// approve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_access: Option<String>,
 }
 
 impl RunCommand {
@@ -96,6 +100,7 @@ impl RunCommand {
             network: None,
             write_access: None,
             idempotency_key: None,
+            full_access: None,
         }
     }
 

@@ -5,13 +5,17 @@ mod background;
 mod command;
 mod environment;
 mod files;
+mod mode;
 mod request;
 mod search;
 mod session;
 mod terminal;
 mod tools;
 
-pub use approvals::{AnswerApproval, ApprovalDecided, ApprovalPage, GetApproval, ListApprovals};
+pub use approvals::{
+    AnswerApproval, ApprovalDecided, ApprovalPage, ForgetAnswer, GetApproval, ListApprovals,
+    ListRemembered, RememberedLine, RememberedPage,
+};
 pub use background::{
     AuthoritySnapshot, BackgroundRequest, BackgroundStart, CancelCommand, CommandCancelled,
     CommandList, CommandNotices, CommandRecord, CommandView, GetCommand, ListCommands, OutputChunk,
@@ -29,6 +33,7 @@ pub use files::{
     OnePath, PathAccess, PathChange, PathChangeKind, PathValidate, PathVerdict, ReadFile,
     ReadFiles, ReadKind, RenameFile, RestoreFile, Segment, WriteFile, WriteMode,
 };
+pub use mode::{GetMode, Mode, ModeView, SetMode, SubmitPlan};
 pub use request::{CommandRequest, command_form, variables};
 pub use search::{FileMatches, FilesSearched, SearchFiles};
 pub use session::{

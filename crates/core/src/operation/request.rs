@@ -47,6 +47,10 @@ pub struct CommandRequest {
     /// The same key twice starts one process only, and gives its result both times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// Why it cannot do without running free of walls, once. The owner and a reviewer both have to
+    /// approve it; without a reviewer nobody can. For `run_command` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_access: Option<String>,
     /// The workspace that is meant; another one than this server's is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
@@ -88,6 +92,7 @@ impl CommandRequest {
             network: self.network,
             write_access: self.write_access,
             idempotency_key: self.idempotency_key,
+            full_access: self.full_access,
         })
     }
 }

@@ -173,6 +173,9 @@ fn check_values(document: &PolicyDocument, layer: Layer) -> Result<(), Problem> 
     if let Some(rules) = &document.commands {
         check_command_rules(rules, layer)?;
     }
+    if let Some(reviewer) = &document.reviewer {
+        reviewer.check()?;
+    }
     for text in document.reach.iter().flatten() {
         text.parse::<ReachAddress>()?;
     }

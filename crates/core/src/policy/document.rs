@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::reviewer::Reviewer;
 use crate::bytes::BytePath;
 use crate::spec::{Access, Enforce, Network, ProviderKind};
 
@@ -83,6 +84,9 @@ pub struct PolicyDocument {
     /// Which operations ask before they act.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission: Option<Permission>,
+    /// Who may answer in the owner's place, and whose word full access needs besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reviewer: Option<Reviewer>,
     /// Name of a set of values for a well-known agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -309,6 +313,18 @@ pub enum Permission {
     AutoApproval,
     /// Nothing is asked; the walls decide.
     Unrestricted,
+}
+
+impl Permission {
+    /// Gives the word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Readonly => "readonly",
+            Self::Approval => "approval",
+            Self::AutoApproval => "auto_approval",
+            Self::Unrestricted => "unrestricted",
+        }
+    }
 }
 
 /// What must be in effect whatever the other layers say.

@@ -9,6 +9,7 @@ use super::document::{
     ByteSize, Caches, CommandRule, Inherit, Permission, ProtectRule, ProviderChoice, Seconds,
 };
 use super::hosts::{HostEntry, HostSet};
+use super::reviewer::Reviewer;
 use crate::bytes::BytePath;
 use crate::ports::{PublishRule, ReachAddress};
 use crate::spec::{Access, Digest, Network, ProviderKind};
@@ -144,6 +145,9 @@ pub struct EffectivePolicy {
     pub commands: Vec<Sourced<CommandRule>>,
     /// Which operations ask.
     pub permission: Sourced<Permission>,
+    /// Who may answer in the owner's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reviewer: Option<Sourced<Reviewer>>,
     /// Wishes of the project file that would widen.
     pub proposals: Vec<Proposal>,
 }
@@ -232,6 +236,7 @@ impl EffectivePolicy {
             setup: plain(Vec::new()),
             commands: Vec::new(),
             permission: plain(Permission::Unrestricted),
+            reviewer: None,
             proposals: Vec::new(),
         }
     }

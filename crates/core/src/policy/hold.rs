@@ -2,6 +2,7 @@
 
 use super::document::{Permission, ProviderChoice};
 use super::effective::{EffectivePolicy, Sourced};
+use crate::bytes::BytePath;
 use crate::decide::{Ground, writes};
 use crate::spec::{Access, ProviderKind};
 
@@ -39,13 +40,22 @@ impl EffectivePolicy {
         let beside = std::mem::take(&mut self.write);
         self.read.extend(beside);
     }
+
+    /// Takes the right to write everything but one folder away, while a plan is made in it.
+    pub fn hold_plan(&mut self, folder: &BytePath) {
+        let (own, beside): (Vec<_>, Vec<_>) = std::mem::take(&mut self.write)
+            .into_iter()
+            .partition(|one| one.value == *folder);
+        self.write = own;
+        self.read.extend(beside);
+        self.workspace = Sourced::new(Access::Read, self.permission.layer);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Layer, LayerDocument, PolicyDocument, merge};
     use super::*;
-    use crate::bytes::BytePath;
 
     fn effective(permission: Option<Permission>) -> EffectivePolicy {
         let owner = PolicyDocument {

@@ -7,6 +7,7 @@ use super::document::{EnvironmentDocument, PolicyDocument, ProviderChoice};
 use super::effective::{EffectivePolicy, Layer, Sourced};
 use super::hosts::HostEntry;
 use super::narrow::narrow;
+use super::reviewer::Reviewer;
 use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
 use crate::ports::PublishRule;
@@ -54,6 +55,10 @@ pub const NARROWING: &[(&str, &str)] = &[
     (
         "permission",
         "readonly < approval < auto_approval < unrestricted",
+    ),
+    (
+        "reviewer",
+        "neither: a managed one stays, a project file or a request names none",
     ),
 ];
 
@@ -206,6 +211,12 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
     set(&mut policy.caches, document.caches.as_ref(), layer);
     set(&mut policy.setup, document.setup.as_ref(), layer);
     set(&mut policy.permission, document.permission.as_ref(), layer);
+    let is_managed = |one: &Sourced<Reviewer>| one.layer == Layer::Managed;
+    if let Some(reviewer) = &document.reviewer
+        && !policy.reviewer.as_ref().is_some_and(is_managed)
+    {
+        policy.reviewer = Some(Sourced::new(reviewer.clone(), layer));
+    }
     add(&mut policy.read, document.read.as_ref(), layer);
     add(&mut policy.write, document.write.as_ref(), layer);
     add(&mut policy.deny_read, document.deny_read.as_ref(), layer);
@@ -253,6 +264,7 @@ fn lower(policy: &mut EffectivePolicy, document: &PolicyDocument) {
         read: None,
         write: None,
         setup: None,
+        reviewer: None,
         fallback: None,
         reach: None,
         publish: None,
@@ -267,6 +279,9 @@ fn lower(policy: &mut EffectivePolicy, document: &PolicyDocument) {
     let _ = narrow(policy, &demands, Layer::Managed);
     if let Some(hosts) = parsed(document.network_allow.as_ref()) {
         policy.network_ceiling = Some(Sourced::new(hosts, Layer::Managed));
+    }
+    if let Some(reviewer) = &document.reviewer {
+        policy.reviewer = Some(Sourced::new(reviewer.clone(), Layer::Managed));
     }
     if let Some(providers) = document
         .require

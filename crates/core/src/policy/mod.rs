@@ -14,6 +14,7 @@ mod import;
 mod merge;
 mod narrow;
 mod read;
+mod reviewer;
 mod store;
 
 pub use check::check_document;
@@ -34,4 +35,5 @@ pub use import::import_runner_policy;
 pub use merge::{LayerDocument, NARROWING, merge};
 pub(crate) use read::unknown_key;
 pub use read::{PolicyFormat, policy_schema, read_policy};
+pub use reviewer::Reviewer;
 pub use store::{PolicyChange, PolicyStore, PolicyVersion};

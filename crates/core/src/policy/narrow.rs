@@ -277,6 +277,9 @@ pub(super) fn narrow(
             policy.setup = Sourced::new(setup.clone(), layer);
         }
     }
+    if let Some(reviewer) = &document.reviewer {
+        narrower.refuse("reviewer", reviewer, "only the owner says who answers");
+    }
     if let Some(rules) = &document.commands {
         let (allowing, stricter): (Vec<_>, Vec<_>) = rules
             .iter()

@@ -10,7 +10,7 @@ use cofferdam_core::operation::{FilesChanged, PathChange};
 use cofferdam_core::outcome::Status;
 use serde_json::{Value, json};
 
-use super::FileDoor;
+use super::{FileDoor, FileIntent};
 use crate::plane::new_event;
 
 /// Which operation changes files.
@@ -42,8 +42,12 @@ impl ChangeKind {
     }
 }
 
+/// The paths of a change, and the bytes of one file before and after.
+pub(super) type About<'a> = (&'a [BytePath], Option<(&'a [u8], &'a [u8])>);
+
 impl FileDoor<'_> {
-    /// Tells the journal what is to be done, does it, and tells what came of it.
+    /// Asks whoever stands in the door, tells the journal what is to be done, does it, and tells what
+    /// came of it. Nothing changes a file but through here.
     ///
     /// `change` gets what has happened so far, so that a change of several paths that fails midway
     /// is told as it is.
@@ -51,8 +55,16 @@ impl FileDoor<'_> {
         &self,
         kind: ChangeKind,
         path: &BytePath,
+        (paths, bytes): About<'_>,
         change: impl FnOnce(&mut Vec<PathChange>) -> Result<T, Problem>,
     ) -> Result<(T, FilesChanged), Problem> {
+        if let Some(gate) = self.gate {
+            gate.pass(FileIntent {
+                operation: kind.as_str(),
+                paths,
+                bytes,
+            })?;
+        }
         let (milliseconds, random) = self.plane.ambient().id_parts();
         let change_id = ChangeId::new(milliseconds, random);
         let intent = json!({

@@ -23,6 +23,8 @@ pub struct DeniedReads {
     root: BytePath,
     /// `.env` files that the owner granted; `None` where nothing is denied by its name.
     granted: Option<Vec<BytePath>>,
+    /// `.env` files that stay withheld whatever git's index holds by now.
+    withheld: Vec<BytePath>,
     /// Index and top level of the repository.
     git: Option<(PathBuf, PathBuf)>,
 }
@@ -66,6 +68,7 @@ impl DeniedReads {
             patterns,
             root: facts.workspace.root.clone(),
             granted: Some(granted),
+            withheld: facts.workspace.env_files.clone(),
             git: git.map(|git| {
                 let index = git.git_dir.as_path().join("index");
                 (index, git.top_level.as_path().to_owned())
@@ -95,7 +98,7 @@ impl DeniedReads {
         let granted = self.granted.as_ref()?;
         let is_secret = is_env_file(path.file_name())
             && !granted.contains(path)
-            && !self.is_tracked(path.as_path());
+            && (self.withheld.contains(path) || !self.is_tracked(path.as_path()));
         is_secret.then_some(ENV_FILES)
     }
 

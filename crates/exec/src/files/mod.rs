@@ -9,6 +9,7 @@
 mod change;
 mod content;
 mod denied;
+mod gate;
 mod many;
 mod media;
 mod path;
@@ -37,6 +38,7 @@ use crate::plane::Plane;
 use crate::standing::Standing;
 pub(crate) use change::settle;
 pub use denied::DeniedReads;
+pub use gate::{FileGate, FileIntent};
 use path::Located;
 pub use visits::FileVisits;
 use worker::Worker;
@@ -56,6 +58,7 @@ pub struct FileDoor<'e> {
     standing: Arc<Standing>,
     subject: Subject,
     terms: FileTerms,
+    gate: Option<&'e dyn FileGate>,
 }
 
 /// What holds for the files of one door besides the walls.
@@ -82,7 +85,17 @@ impl Enclosure {
             standing: self.standing()?,
             subject: subject.clone(),
             terms,
+            gate: None,
         })
+    }
+}
+
+impl<'e> FileDoor<'e> {
+    /// Gives the same door with somebody in it, who is asked before each change.
+    #[must_use]
+    pub fn gated(mut self, gate: &'e dyn FileGate) -> Self {
+        self.gate = Some(gate);
+        self
     }
 }
 

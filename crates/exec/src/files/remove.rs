@@ -5,6 +5,7 @@ use cofferdam_core::limits;
 use cofferdam_core::operation::{
     DeleteFolder, FilesChanged, OnePath, PathChange, PathChangeKind, RenameFile,
 };
+use cofferdam_core::spec::Digest;
 use cofferdam_keeper::{FileReply, FileRequest};
 use cofferdam_sandbox::{FileKind, Metadata};
 use rustix::io::Errno;
@@ -28,7 +29,21 @@ impl FileDoor<'_> {
             return Err(worker::refused(at.shown(), Errno::ISDIR.raw_os_error())
                 .with_hint("delete_folder removes folders"));
         }
-        let ((), changed) = self.tell(ChangeKind::DeleteFile, &request.path, |changes| {
+        // Whoever stands in the door sees what goes.
+        let shown = match metadata.kind {
+            FileKind::File if self.gate.is_some() => {
+                self.may_read(&at)?;
+                Some(self.bytes_of(&at, self.terms.bounds.read_bytes)?)
+            }
+            _ => None,
+        };
+        let bytes = shown.as_deref().map(|bytes| (bytes, [].as_slice()));
+        let paths = [at.absolute()];
+        let about = (paths.as_slice(), bytes);
+        let ((), changed) = self.tell(ChangeKind::DeleteFile, &request.path, about, |changes| {
+            if let Some(shown) = &shown {
+                self.still(&at, Some(&Digest::of(shown)))?;
+            }
             self.remove_one(&at, &metadata, changes)
         })?;
         Ok(changed)
@@ -57,12 +72,15 @@ impl FileDoor<'_> {
         if request.recursive {
             self.walk(&at, &mut all)?;
         }
-        let ((), changed) = self.tell(ChangeKind::DeleteFolder, &request.path, |changes| {
-            for (place, metadata) in all.iter().rev() {
-                self.remove_one(place, metadata, changes)?;
-            }
-            self.remove_one(&at, &metadata, changes)
-        })?;
+        let paths = [at.absolute()];
+        let about = (paths.as_slice(), None);
+        let ((), changed) =
+            self.tell(ChangeKind::DeleteFolder, &request.path, about, |changes| {
+                for (place, metadata) in all.iter().rev() {
+                    self.remove_one(place, metadata, changes)?;
+                }
+                self.remove_one(&at, &metadata, changes)
+            })?;
         Ok(changed)
     }
 
@@ -84,7 +102,9 @@ impl FileDoor<'_> {
         }
         self.may_change(&to)
             .map_err(|problem| problem.with_field("new_path"))?;
-        let ((), changed) = self.tell(ChangeKind::RenameFile, &request.path, |changes| {
+        let paths = [from.absolute(), to.absolute()];
+        let about = (paths.as_slice(), None);
+        let ((), changed) = self.tell(ChangeKind::RenameFile, &request.path, about, |changes| {
             self.make_parents(&to, changes)?;
             self.rename_one(&from, &to, changes)
         })?;

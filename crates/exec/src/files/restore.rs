@@ -30,7 +30,8 @@ impl FileDoor<'_> {
         let path = changes
             .first()
             .map_or_else(BytePath::default, |one| one.path.clone());
-        let ((), changed) = self.tell(ChangeKind::RestoreFile, &path, |told| {
+        let paths: Vec<BytePath> = changes.iter().map(|one| one.path.clone()).collect();
+        let ((), changed) = self.tell(ChangeKind::RestoreFile, &path, (&paths, None), |told| {
             for step in &steps {
                 self.take_step(step, told)?;
             }

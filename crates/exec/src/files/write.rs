@@ -158,7 +158,9 @@ impl FileDoor<'_> {
             ));
         }
         self.may_change(&at)?;
-        let ((), changed) = self.tell(ChangeKind::CreateFile, path, |changes| {
+        let paths = [at.absolute()];
+        let about = (paths.as_slice(), Some(([].as_slice(), [].as_slice())));
+        let ((), changed) = self.tell(ChangeKind::CreateFile, path, about, |changes| {
             self.make_parents(&at, changes)?;
             let how = OpenHow::Write {
                 create: Create::New,
@@ -205,7 +207,9 @@ impl FileDoor<'_> {
             ));
         }
         self.may_change(&at)?;
-        let ((), changed) = self.tell(ChangeKind::CreateFolder, path, |changes| {
+        let paths = [at.absolute()];
+        let about = (paths.as_slice(), None);
+        let ((), changed) = self.tell(ChangeKind::CreateFolder, path, about, |changes| {
             self.make_parents(&at, changes)?;
             self.make_folder(&at, changes)
         })?;
@@ -261,7 +265,10 @@ impl FileDoor<'_> {
             .metadata
             .map(|metadata| keep(journal, &before.bytes, metadata.mode))
             .transpose()?;
-        let (new, changed) = self.tell(kind, path, |changes| {
+        let paths = [before.at.absolute()];
+        let about = (paths.as_slice(), Some((before.bytes.as_slice(), bytes)));
+        let (new, changed) = self.tell(kind, path, about, |changes| {
+            self.still(&before.at, before.digest.as_ref())?;
             self.make_parents(&before.at, changes)?;
             let mode = self.replace(&before.at, before.metadata.as_ref(), None, bytes)?;
             let new = KeptFile {

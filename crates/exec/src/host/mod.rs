@@ -20,6 +20,7 @@ mod protected;
 mod surroundings;
 mod system;
 mod toolchains;
+mod withheld;
 mod workspace;
 
 use std::path::{Path, PathBuf};
@@ -136,7 +137,12 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
                 .map(|path| BytePath::from(path.as_path()))
                 .collect(),
             protected: protected::protected_names(root, git.as_ref()),
-            env_files: protected::env_files(root, workspace.directory.as_deref(), git.as_ref()),
+            env_files: protected::env_files(
+                data_dir,
+                root,
+                workspace.directory.as_deref(),
+                git.as_ref(),
+            ),
             git,
         },
         paths: paths::path_facts(

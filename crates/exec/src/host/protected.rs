@@ -11,6 +11,7 @@ use cofferdam_core::spec::ProtectedState;
 
 use super::git_index;
 use super::paths::tidy;
+use super::withheld::withheld;
 
 /// Directories below the top that are looked into for environment files.
 const ENV_DIRECTORIES: usize = 96;
@@ -214,8 +215,9 @@ pub(crate) fn is_env_file(name: &[u8]) -> bool {
 }
 
 /// Finds `.env` files at the top, one directory below it, and on the way to `directory`, that git's
-/// index does not hold.
+/// index does not hold, or did not hold when they were first seen.
 pub(super) fn env_files(
+    data_dir: &Path,
     root: &Path,
     directory: Option<&Path>,
     git: Option<&GitFacts>,
@@ -247,6 +249,7 @@ pub(super) fn env_files(
     }
     found.sort();
     found.dedup();
+    let mut held = vec![false; found.len()];
     if let Some(git) = git
         && !found.is_empty()
     {
@@ -261,11 +264,13 @@ pub(super) fn env_files(
             })
             .collect();
         let index = git.git_dir.as_path().join("index");
-        let tracked = git_index::holds(&index, &names);
-        let mut tracked = tracked.into_iter();
-        found.retain(|_| !tracked.next().unwrap_or(false));
+        held = git_index::holds(&index, &names);
     }
-    found.into_iter().map(BytePath::from).collect()
+    let found = found.into_iter().zip(held).collect();
+    withheld(data_dir, found)
+        .into_iter()
+        .map(BytePath::from)
+        .collect()
 }
 
 fn look_into(directory: &Path, found: &mut Vec<PathBuf>, mut below: Option<&mut Vec<PathBuf>>) {
@@ -331,10 +336,11 @@ mod tests {
         ] {
             std::fs::write(base.join(name), "").expect("written");
         }
-        let found = env_files(base, None, None);
+        let data = tempfile::tempdir().expect("a directory");
+        let found = env_files(data.path(), base, None, None);
         let expected = [base.join(".env"), base.join("web/.env.local")];
         assert_eq!(found, expected.map(BytePath::from));
-        let from = env_files(base, Some(&base.join("web/deep/er")), None);
+        let from = env_files(data.path(), base, Some(&base.join("web/deep/er")), None);
         assert_eq!(from.len(), 3);
     }
 }

@@ -4,13 +4,25 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use cofferdam_core::approval::{
+    Answerer, ApprovalAnswer, ApprovalAnswered, ApprovalAsk, ApprovalKind, ApprovalPreview,
+    ApprovalResolved, ApprovalState, Binding, Entitled, Remember, RememberedAnswer, RememberedWhat,
+    recall,
+};
+use cofferdam_core::authority::Actor;
+use cofferdam_core::error::Problem;
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::hosts::{HostPattern, HostPort, HostRule, PortRange};
-use cofferdam_core::id::{CommandId, EnclosureId};
+use cofferdam_core::id::{ApprovalId, CommandId, RuleId};
+use cofferdam_core::limits;
+use cofferdam_core::spec::Digest;
 use cofferdam_egress::{Ask, AskAnswer, AskRequest};
+use jiff::SignedDuration;
+use serde::Serialize;
 use serde_json::json;
 
-use super::{Shared, program, remember};
+use super::{Shared, program};
+use crate::remembered::{remember_answer, remembered_answers};
 
 /// Is asked about hosts that no rule allows. It may answer later and from another thread; a
 /// question that is dropped is refused.
@@ -45,6 +57,27 @@ impl HostAnswer {
             Self::Never => "never",
         }
     }
+
+    /// Gives the answer that an approval's stands for.
+    pub const fn of(answer: ApprovalAnswer, remember: Remember) -> Self {
+        match (answer, remember) {
+            (ApprovalAnswer::Approve, Remember::Once) => Self::Once,
+            (ApprovalAnswer::Approve, Remember::Task) => Self::Task,
+            (ApprovalAnswer::Approve, Remember::Repository) => Self::Repository,
+            (ApprovalAnswer::Reject, Remember::Once | Remember::Task) => Self::No,
+            (ApprovalAnswer::Reject, Remember::Repository) => Self::Never,
+        }
+    }
+
+    const fn parts(self) -> (ApprovalAnswer, Remember) {
+        match self {
+            Self::Once => (ApprovalAnswer::Approve, Remember::Once),
+            Self::Task => (ApprovalAnswer::Approve, Remember::Task),
+            Self::Repository => (ApprovalAnswer::Approve, Remember::Repository),
+            Self::No => (ApprovalAnswer::Reject, Remember::Once),
+            Self::Never => (ApprovalAnswer::Reject, Remember::Repository),
+        }
+    }
 }
 
 /// A host that something inside wants to reach and that no rule allows. The connection waits.
@@ -59,7 +92,7 @@ pub struct HostQuestion {
     pub command: Option<CommandId>,
     /// How long it waits.
     pub limit: Duration,
-    id: String,
+    ask: ApprovalAsk,
     request: AskRequest,
     shared: Weak<Shared>,
 }
@@ -80,33 +113,58 @@ impl HostQuestion {
         self.request.is_open()
     }
 
-    /// Answers. What is remembered lies in the data directory, never in the workspace.
+    /// Lends the question as the journal has it: whoever lists approvals sees it too.
+    pub const fn approval(&self) -> &ApprovalAsk {
+        &self.ask
+    }
+
+    /// Answers for the owner. What is remembered lies in the data directory, never in the workspace.
     pub fn answer(self, answer: HostAnswer) {
-        let Some(shared) = self.shared.upgrade() else {
+        let Some(shared) = self.shared.upgrade().filter(|_| self.request.is_open()) else {
             return;
         };
-        if !self.request.is_open() {
-            return;
-        }
-        let rule = exact(&self.target);
-        let remembers = matches!(answer, HostAnswer::Repository | HostAnswer::Never);
-        let remembered = remembers
-            .then(|| remember::remember(&shared.plane, &shared.repository, &rule, answer).err())
-            .flatten();
+        let (said, remember) = answer.parts();
         // What is answered is written down before it has its effect.
-        let _ = shared.plane.record(
-            &self.subject,
-            event_type::APPROVAL_RESOLVED,
-            Severity::Info,
-            json!({
-                "approval_id": self.id,
-                "answer": answer.as_str(),
-                "by": "owner",
-                "host": self.target.host.to_string(),
-                "port": self.target.port,
-                "problem": remembered,
-            }),
+        self.record(
+            &shared,
+            event_type::APPROVAL_ANSWERED,
+            &ApprovalAnswered {
+                approval_id: self.ask.approval_id.clone(),
+                answer: said,
+                by: Answerer::Owner,
+                door: "command_line".to_owned(),
+                reason: None,
+                remember,
+                remember_days: None,
+            },
         );
+        self.settle(answer, None);
+    }
+
+    /// Puts an answer in force that is in the journal already; `days` says for how long it is
+    /// remembered for the repository.
+    pub fn settle(self, answer: HostAnswer, days: Option<u32>) {
+        let Some(shared) = self.shared.upgrade().filter(|_| self.request.is_open()) else {
+            return;
+        };
+        let rule = exact(&self.target);
+        let (said, remember) = answer.parts();
+        let state = match said {
+            ApprovalAnswer::Approve => ApprovalState::Approved,
+            ApprovalAnswer::Reject => ApprovalState::Rejected,
+        };
+        self.record(
+            &shared,
+            event_type::APPROVAL_RESOLVED,
+            &ApprovalResolved {
+                approval_id: self.ask.approval_id.clone(),
+                state,
+            },
+        );
+        if remember == Remember::Repository {
+            // One that cannot be kept is asked about again.
+            let _ = self.remember(&shared, said, days);
+        }
         match answer {
             HostAnswer::Once => self.request.answer(AskAnswer::Allow),
             HostAnswer::Task | HostAnswer::Repository => {
@@ -122,6 +180,43 @@ impl HostQuestion {
                 shared.add(None, Some(rule));
             }
         }
+    }
+
+    fn remember(
+        &self,
+        shared: &Shared,
+        answer: ApprovalAnswer,
+        days: Option<u32>,
+    ) -> Result<(), Problem> {
+        let (Some(data), Some(what)) = (shared.plane.data(), self.ask.remember.clone()) else {
+            return Ok(());
+        };
+        let ambient = shared.plane.ambient();
+        let (time, random) = ambient.id_parts();
+        let created = ambient.now();
+        let days = days.unwrap_or(limits::REMEMBER_DAYS);
+        let remembered = RememberedAnswer {
+            rule_id: RuleId::new(time, random),
+            repository: shared.repository.clone(),
+            answer,
+            what,
+            approval_id: Some(self.ask.approval_id.clone()),
+            created,
+            expires: created
+                .checked_add(SignedDuration::from_hours(24 * i64::from(days)))
+                .unwrap_or(created),
+        };
+        remember_answer(data.path(), remembered.clone())?;
+        self.record(shared, event_type::APPROVAL_REMEMBERED, &remembered);
+        Ok(())
+    }
+
+    fn record(&self, shared: &Shared, kind: &'static str, data: &impl Serialize) {
+        let data = serde_json::to_value(data).unwrap_or_default();
+        // An answer holds also where the journal takes nothing any more.
+        let _ = shared
+            .plane
+            .record(&self.subject, kind, Severity::Info, data);
     }
 }
 
@@ -147,25 +242,36 @@ pub(super) fn asker(shared: &Arc<Shared>, owner: Arc<dyn AskHost>) -> Ask {
             return;
         }
         let (command, subject) = strong.watch.concerned();
-        let id = question_id(strong.watch.enclosure(), request.connection);
         let program = request
             .client
             .and_then(|client| program::of_client(client, strong.spec.port));
-        let told = strong.plane.record(
-            &subject,
-            event_type::APPROVAL_REQUESTED,
-            Severity::Warning,
-            json!({
-                "approval_id": id,
-                "kind": "host",
-                "command_id": command,
-                "host": request.target.host.to_string(),
-                "port": request.target.port,
-                "program": program,
-                "limit_ms": request.limit.as_millis() as u64,
-            }),
-        );
-        if told.is_err() {
+        let ask = approval(&strong, &request, &subject, program.as_deref());
+        // Answered meanwhile, for a place whose plan is older than the answer.
+        if let Some(answer) = recalled(&strong, &ask, &subject) {
+            let rule = exact(&request.target);
+            return match answer {
+                ApprovalAnswer::Approve => {
+                    strong.add(Some(rule), None);
+                    request.answer(AskAnswer::Allow);
+                }
+                ApprovalAnswer::Reject => {
+                    strong.add(None, Some(rule));
+                    request.answer(AskAnswer::Deny);
+                }
+            };
+        }
+        let told = serde_json::to_value(&ask).is_ok_and(|data| {
+            strong
+                .plane
+                .record(
+                    &subject,
+                    event_type::APPROVAL_REQUESTED,
+                    Severity::Warning,
+                    data,
+                )
+                .is_ok()
+        });
+        if !told {
             // Nobody is asked what nobody could look up later.
             return;
         }
@@ -175,11 +281,66 @@ pub(super) fn asker(shared: &Arc<Shared>, owner: Arc<dyn AskHost>) -> Ask {
             subject,
             command,
             limit: request.limit,
-            id,
+            ask,
             shared: shared.clone(),
             request,
         });
     })
+}
+
+/// Finds the answer that is remembered for the repository; the journal has it before it counts.
+fn recalled(shared: &Shared, ask: &ApprovalAsk, subject: &Subject) -> Option<ApprovalAnswer> {
+    let what = ask.remember.as_ref()?;
+    let answers = remembered_answers(shared.plane.data()?.path(), &shared.repository);
+    let found = recall(&answers, what, shared.plane.ambient().now())?;
+    let data = json!({
+        "rule_id": found.rule_id,
+        "answer": found.answer,
+        "line": found.what.line(found.answer),
+        "summary": ask.summary,
+        "binding": ask.binding,
+    });
+    let told = shared
+        .plane
+        .record(subject, event_type::APPROVAL_RECALLED, Severity::Info, data);
+    told.is_ok().then_some(found.answer)
+}
+
+/// Makes the question that whoever lists approvals sees.
+fn approval(
+    shared: &Shared,
+    request: &AskRequest,
+    subject: &Subject,
+    program: Option<&str>,
+) -> ApprovalAsk {
+    let ambient = shared.plane.ambient();
+    let (time, random) = ambient.id_parts();
+    let asked = ambient.now();
+    let target = request.target.to_string();
+    let rule = exact(&request.target).to_string();
+    let limit = SignedDuration::try_from(request.limit).unwrap_or(SignedDuration::MAX);
+    ApprovalAsk {
+        approval_id: ApprovalId::new(time, random),
+        kind: ApprovalKind::Host,
+        summary: format!("let {} reach {target}", program.unwrap_or("a program")),
+        why: "no rule allows the host".to_owned(),
+        binding: Binding {
+            actor: Actor::Protocol,
+            task: subject.task.clone(),
+            call: subject.op.clone(),
+            root: shared.repository.clone(),
+            digest: Digest::of(target.as_bytes()),
+        },
+        preview: ApprovalPreview {
+            hosts: vec![target],
+            ..ApprovalPreview::default()
+        },
+        entitled: Entitled::Owner,
+        remember: Some(RememberedWhat::Host { rule }),
+        asked,
+        expires: asked.checked_add(limit).unwrap_or(asked),
+        lease: shared.plane.lease().clone(),
+    }
 }
 
 /// Tells whether the managed layer leaves it to the owner.
@@ -191,8 +352,4 @@ fn is_answerable(shared: &Shared, target: &HostPort) -> bool {
         .iter()
         .filter_map(|rule| rule.parse::<HostRule>().ok())
         .any(|rule| rule.holds_for(&target.host, target.port))
-}
-
-fn question_id(enclosure: &EnclosureId, connection: u64) -> String {
-    format!("{}-{connection}", enclosure.as_str())
 }

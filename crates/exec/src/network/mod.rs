@@ -7,7 +7,6 @@
 mod ask;
 mod own;
 mod program;
-mod remember;
 mod watch;
 
 use std::fmt;
@@ -28,7 +27,6 @@ use cofferdam_egress::{
 use crate::backend::InnerNetwork;
 use crate::plane::Plane;
 pub use ask::{AskHost, HostAnswer, HostQuestion};
-pub(crate) use remember::remembered_hosts;
 use watch::Watch;
 
 /// What only a program that embeds the plane can say about the network; no policy can.

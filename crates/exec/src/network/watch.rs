@@ -56,10 +56,6 @@ impl Watch {
         }
     }
 
-    pub(super) const fn enclosure(&self) -> &EnclosureId {
-        &self.enclosure
-    }
-
     pub(super) fn begin(&self, command: &CommandId, subject: &Subject) {
         lock(&self.running).push(Running {
             command: command.clone(),

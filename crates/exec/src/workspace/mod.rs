@@ -52,6 +52,7 @@ pub use commits::TaskCommit;
 pub use create::Worktree;
 pub use dispose::Dropped;
 pub use error::{GitFailure, WorkspaceError};
+pub(crate) use files::replace_file;
 pub use inside::{InsideCall, InsideGit, InsideOutput};
 pub use merge::{MergeRequest, Merged};
 pub use record::{

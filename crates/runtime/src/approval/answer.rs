@@ -1,9 +1,11 @@
 //! Listing and answering, from whatever process.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use cofferdam_core::approval::{
-    Answerer, Approval, ApprovalAnswer, ApprovalAnswered, ApprovalAsk, ApprovalState, Standing,
+    Answerer, Approval, ApprovalAnswer, ApprovalAnswered, ApprovalAsk, ApprovalState, Remember,
+    Standing,
 };
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{EventFilter, Subject, event_type};
@@ -22,12 +24,37 @@ use crate::scribe::{Line, to_value};
 pub trait AskOwner: Send + Sync {
     /// Puts a question, and waits for the answer at most as long as `is_open` says so. Without an
     /// answer the question goes on waiting for one from elsewhere.
-    fn ask(&self, ask: &ApprovalAsk, is_open: &dyn Fn() -> bool) -> Option<ApprovalAnswer>;
+    fn ask(&self, ask: &ApprovalAsk, is_open: &dyn Fn() -> bool) -> Option<OwnerAnswer>;
+
+    /// Names the door by which the answers come.
+    fn door(&self) -> &'static str {
+        FrontDoor::CommandLine.as_str()
+    }
+}
+
+/// What the owner says, and for how long it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerAnswer {
+    /// What is said.
+    pub answer: ApprovalAnswer,
+    /// For how long.
+    pub remember: Remember,
 }
 
 impl Runtime {
+    /// Says that somebody looks at the questions that wait, such as with `cofferdam approvals`. Where
+    /// nobody does, what only a rule asks about is refused at once.
+    pub fn attend_questions(&self) {
+        self.is_attended.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn answers_questions(&self) -> bool {
+        self.is_attended.load(Ordering::Relaxed)
+    }
+
     /// Says who is asked first, in the thread that waits for the answer.
     pub fn on_approval(&self, owner: Arc<dyn AskOwner>) {
+        self.attend_questions();
         *self
             .ask_owner
             .lock()
@@ -95,12 +122,25 @@ impl Runtime {
             )
             .with_field("reason"));
         }
+        let most = limits::REMEMBER_DAYS_CAP;
+        if request
+            .remember_days
+            .is_some_and(|days| !(1..=most).contains(&days))
+        {
+            return Err(Problem::new(
+                ErrorCode::InvalidRequest,
+                format!("an answer is remembered for 1 to {most} days"),
+            )
+            .with_field("remember_days"));
+        }
         let data = ApprovalAnswered {
             approval_id: request.approval_id.clone(),
             answer: request.answer,
             by: Answerer::Owner,
             door: door.as_str().to_owned(),
             reason: request.reason.clone().filter(|reason| !reason.is_empty()),
+            remember: request.remember,
+            remember_days: request.remember_days,
         };
         self.answer(&data)
     }
@@ -109,6 +149,13 @@ impl Runtime {
         let id = &data.approval_id;
         let before = self.find_approval(id)?;
         let now = self.plane.ambient().now();
+        if data.remember != Remember::Once && before.ask.remember.is_none() {
+            return Err(Problem::new(
+                ErrorCode::InvalidRequest,
+                format!("{id} can be answered for this once only"),
+            )
+            .with_field("remember"));
+        }
         if before.standing(data.by, now)? == Standing::Stands {
             return Ok(ApprovalDecided {
                 approval: before.at(now),
@@ -160,6 +207,20 @@ impl Runtime {
         }
     }
 
+    /// Gives whoever is asked first.
+    pub(super) fn owner_at_hand(&self) -> Option<Arc<dyn AskOwner>> {
+        let owner = self
+            .ask_owner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        owner.as_ref().map(|Asked(owner)| Arc::clone(owner))
+    }
+
+    pub(super) fn is_pending(&self, id: &ApprovalId) -> bool {
+        self.approval(id)
+            .is_ok_and(|one| one.state == ApprovalState::Pending)
+    }
+
     /// Puts a question to the owner who is at hand.
     pub(super) fn put_to(
         &self,
@@ -167,21 +228,28 @@ impl Runtime {
         ask: &ApprovalAsk,
         control: &Control,
     ) -> Result<(), Problem> {
-        let is_open = || {
-            !is_given_up(control)
-                && self
-                    .approval(&ask.approval_id)
-                    .is_ok_and(|one| one.state == ApprovalState::Pending)
-        };
-        let Some(answer) = owner.ask(ask, &is_open) else {
+        let is_open = || !is_given_up(control) && self.is_pending(&ask.approval_id);
+        self.put_while(owner, ask, &is_open)
+    }
+
+    /// Puts a question to the owner who is at hand, as long as it is open.
+    pub(super) fn put_while(
+        &self,
+        owner: &dyn AskOwner,
+        ask: &ApprovalAsk,
+        is_open: &dyn Fn() -> bool,
+    ) -> Result<(), Problem> {
+        let Some(OwnerAnswer { answer, remember }) = owner.ask(ask, is_open) else {
             return Ok(());
         };
         let said = self.answer(&ApprovalAnswered {
             approval_id: ask.approval_id.clone(),
             answer,
             by: Answerer::Owner,
-            door: FrontDoor::CommandLine.as_str().to_owned(),
+            door: owner.door().to_owned(),
             reason: None,
+            remember,
+            remember_days: None,
         });
         match said {
             // It ended meanwhile: whoever waits sees how.

@@ -4,14 +4,18 @@
 //! and whoever answers need not be in one process, and what was answered survives both.
 
 mod answer;
+mod full_access;
+mod hosts;
+mod remember;
+mod review;
+mod rules;
 mod two_step;
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use cofferdam_core::approval::{
-    Approval, ApprovalAsk, ApprovalKind, ApprovalPreview, ApprovalResolved, ApprovalState,
-    ApprovalUsed, Approvals, Binding, Entitled,
+    Answerer, Approval, ApprovalAsk, ApprovalKind, ApprovalPreview, ApprovalResolved,
+    ApprovalState, ApprovalUsed, Approvals, Binding, Entitled, RememberedWhat,
 };
 use cofferdam_core::authority::Authority;
 use cofferdam_core::decide::{Decision, Ground, Operation, Verdict, decide};
@@ -19,44 +23,75 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{EventFilter, Severity, Subject, event_type};
 use cofferdam_core::id::{ApprovalId, OperationId};
 use cofferdam_core::limits;
-use cofferdam_core::policy::EffectivePolicy;
+use cofferdam_core::policy::{EffectivePolicy, Reviewer};
 use cofferdam_exec::Control;
 use cofferdam_journal::Query;
 
 use crate::runtime::Runtime;
 use crate::scribe::{Line, to_value};
 
-pub use answer::AskOwner;
+pub use answer::{AskOwner, OwnerAnswer};
+pub(crate) use remember::TaskAnswers;
+pub use review::ReviewByUrl;
 
 /// How long a look at the journal waits for news; cancelling is seen at the latest then.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// That something was approved, or is only tried: part of a request, and made by the runtime alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Permit(Kind);
+pub struct Permit {
+    kind: Kind,
+    /// What allowed a command that a rule asks about.
+    rules: Option<String>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
+    /// It says nothing about what may be written.
+    AsDecided,
     /// It runs where nothing can be written; what comes out decides whether somebody is asked.
     Try,
-    /// Writing the workspace was approved.
-    Write(ApprovalId),
+    /// Writing the workspace was approved, by this.
+    Write(String),
+    /// The file door asks about each change by itself.
+    FileDoor,
+    /// It runs without walls, as two have approved.
+    Full(String),
 }
 
 impl Permit {
+    const fn of(kind: Kind) -> Self {
+        Self { kind, rules: None }
+    }
+
+    /// Lets the file door write, which asks before each change.
+    pub(crate) const fn of_file_door() -> Self {
+        Self::of(Kind::FileDoor)
+    }
+
     pub(crate) const fn is_write(&self) -> bool {
-        matches!(self.0, Kind::Write(_))
+        matches!(self.kind, Kind::Write(_) | Kind::FileDoor | Kind::Full(_))
     }
 
     pub(crate) const fn is_try(&self) -> bool {
-        matches!(self.0, Kind::Try)
+        matches!(self.kind, Kind::Try)
     }
 
-    /// Names the approval that allowed it.
-    pub(crate) const fn approval(&self) -> Option<&ApprovalId> {
-        match &self.0 {
-            Kind::Write(id) => Some(id),
-            Kind::Try => None,
+    /// Tells whether what may be written is settled.
+    pub(crate) const fn settles_writing(&self) -> bool {
+        !matches!(self.kind, Kind::AsDecided)
+    }
+
+    /// Tells whether what rules about commands ask was answered.
+    pub(crate) const fn settles_rules(&self) -> bool {
+        self.rules.is_some() || matches!(self.kind, Kind::Full(_))
+    }
+
+    /// Names the approval, or the remembered answer, that allowed it.
+    pub(crate) fn by(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Write(by) | Kind::Full(by) => Some(by),
+            Kind::Try | Kind::FileDoor | Kind::AsDecided => self.rules.as_deref(),
         }
     }
 }
@@ -70,6 +105,10 @@ pub(crate) struct Question {
     pub(crate) binding: Binding,
     pub(crate) preview: ApprovalPreview,
     pub(crate) entitled: Entitled,
+    /// Of what an answer may be remembered.
+    pub(crate) remember: Option<RememberedWhat>,
+    /// Who may answer in the owner's place.
+    pub(crate) reviewer: Option<Reviewer>,
     pub(crate) subject: Subject,
 }
 
@@ -127,34 +166,50 @@ impl Runtime {
             root: authority.root().clone(),
             digest: cofferdam_core::spec::Digest::of(request),
         };
-        let id = self.ask(
+        let remember = match operation {
+            Operation::ChangeFile { path } => Some(RememberedWhat::File { path: path.clone() }),
+            _ => None,
+        };
+        let permit = self.ask(
             Question {
-                kind: operation.kind(authority.root()),
+                kind: operation.kind(),
                 summary: summary.to_owned(),
                 why: decision.why.clone(),
-                binding: binding.clone(),
+                binding,
                 preview,
                 entitled,
-                subject: subject.clone(),
+                remember,
+                reviewer: policy.reviewer.as_ref().map(|one| one.value.clone()),
+                subject,
             },
             control,
         )?;
-        self.use_once(&id, &binding, &subject)?;
         Ok(Decision {
             verdict: Verdict::Allow,
-            rule: format!("approval ({id})"),
+            rule: format!("approval ({})", permit.by().unwrap_or_default()),
             ..decision
         })
     }
 
     /// Asks, and waits until somebody has answered, time is over, or the caller does not wait any
-    /// more. The journal has the question before anybody is asked.
+    /// more; what is approved is used then, once. A remembered answer takes the place of the
+    /// question. The journal has the question before anybody is asked.
     ///
     /// # Errors
     ///
-    /// `approval_rejected`, `approval_expired`, `cancelled`, and `approval_unavailable` where nobody
-    /// is there whose word is needed; those of writing and reading the journal.
-    pub(crate) fn ask(&self, question: Question, control: &Control) -> Result<ApprovalId, Problem> {
+    /// `approval_rejected`, `approval_expired`, `cancelled`, `grant_refused`, and
+    /// `approval_unavailable` where nobody is there whose word is needed; those of writing and
+    /// reading the journal.
+    pub(crate) fn ask(&self, question: Question, control: &Control) -> Result<Permit, Problem> {
+        if let Some(permit) = self.recalled(&question)? {
+            return Ok(permit);
+        }
+        let (binding, subject) = (question.binding.clone(), question.subject.clone());
+        let id = self.put(question, control)?;
+        self.use_once(&id, &binding, &subject)
+    }
+
+    fn put(&self, question: Question, control: &Control) -> Result<ApprovalId, Problem> {
         let Question {
             kind,
             summary,
@@ -162,14 +217,16 @@ impl Runtime {
             binding,
             preview,
             entitled,
+            remember,
+            reviewer,
             subject,
         } = question;
-        if entitled == Entitled::Both {
+        if entitled == Entitled::Both && reviewer.is_none() {
             return Err(Problem::new(
                 ErrorCode::ApprovalUnavailable,
                 "it needs the owner's word and a reviewer's, and no reviewer is set",
             )
-            .with_hint("the owner may run it: cofferdam run --provider direct -- COMMAND"));
+            .with_hint("set `reviewer` in your policy, or run it yourself: cofferdam run --provider direct -- COMMAND"));
         }
         let ambient = self.plane.ambient();
         let (time, random) = ambient.id_parts();
@@ -183,6 +240,7 @@ impl Runtime {
             binding,
             preview,
             entitled,
+            remember,
             asked,
             expires: asked.checked_add(wait).unwrap_or(asked),
             lease: self.plane.lease().clone(),
@@ -190,19 +248,36 @@ impl Runtime {
         let line = Line::new(event_type::APPROVAL_REQUESTED, &subject, to_value(&ask)?);
         let pos = self.scribe.say(line.severity(Severity::Warning))?;
         let id = ask.approval_id.clone();
+        let reviewer = reviewer.filter(|_| entitled.includes(Answerer::Reviewer));
+        // Whoever is first ends the other's work.
+        let review = Control::new();
+        let answered = std::thread::scope(|scope| {
+            if let Some(reviewer) = &reviewer {
+                scope.spawn(|| self.ask_reviewer(reviewer, &ask, &review));
+            }
+            let _ended = CancelOnDrop(&review);
+            if let Some(owner) = self.owner_at_hand() {
+                self.put_to(owner.as_ref(), &ask, control)?;
+            }
+            self.conclude(&id, pos, &subject, control)
+        })?;
+        self.keep(&answered, &subject)?;
+        concluded(&answered).map(|()| id)
+    }
+
+    /// Waits for the end of a question that stands in the journal at a position.
+    fn conclude(
+        &self,
+        id: &ApprovalId,
+        pos: u64,
+        subject: &Subject,
+        control: &Control,
+    ) -> Result<Approval, Problem> {
         let mut seen = Seen::after(pos.saturating_sub(1));
-        let asked_owner = self
-            .ask_owner
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        if let Some(owner) = asked_owner {
-            self.put_to(owner.0.as_ref(), &ask, control)?;
-        }
         loop {
             let head = seen.read(self)?;
-            let now = ambient.now();
-            let approval = seen.approvals.get(&id).ok_or_else(unseen)?;
+            let now = self.plane.ambient().now();
+            let approval = seen.approvals.get(id).ok_or_else(unseen)?;
             let state = match approval.state_at(now) {
                 ApprovalState::Pending if is_given_up(control) => ApprovalState::Cancelled,
                 state => state,
@@ -217,12 +292,11 @@ impl Runtime {
                 approval_id: id.clone(),
                 state,
             };
-            let line = Line::new(event_type::APPROVAL_RESOLVED, &subject, to_value(&data)?);
+            let line = Line::new(event_type::APPROVAL_RESOLVED, subject, to_value(&data)?);
             self.scribe.say(line)?;
             // An answer may have come before that.
             seen.read(self)?;
-            let approval = seen.approvals.get(&id).ok_or_else(unseen)?;
-            return concluded(approval).map(|()| id);
+            return seen.approvals.get(id).cloned().ok_or_else(unseen);
         }
     }
 
@@ -249,7 +323,7 @@ impl Runtime {
         let line = Line::new(event_type::APPROVAL_USED, subject, to_value(&used)?);
         self.scribe.say(line)?;
         if self.find_approval(id)?.used == Some(used.use_id) {
-            return Ok(Permit(Kind::Write(id.clone())));
+            return Ok(Permit::of(Kind::Write(id.to_string())));
         }
         Err(Problem::new(
             ErrorCode::GrantRefused,
@@ -272,6 +346,15 @@ impl Runtime {
             .with_field("approval_id")
             .with_hint("cofferdam approvals list --all shows every one")
         })
+    }
+}
+
+/// Ends what goes on beside.
+struct CancelOnDrop<'a>(&'a Control);
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 

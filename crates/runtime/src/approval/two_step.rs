@@ -1,14 +1,15 @@
 //! The permission `approval` and a command: tried where nothing can be written, then asked for, then
 //! run once more with the right to write the workspace. Never more than once.
 
-use cofferdam_core::approval::{ApprovalKind, ApprovalPreview, Binding, Entitled};
+use cofferdam_core::approval::{ApprovalKind, ApprovalPreview, Binding, Entitled, RememberedWhat};
 use cofferdam_core::authority::Actor;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
-use cofferdam_core::id::ApprovalId;
 use cofferdam_core::operation::{Input, RunCommand};
 use cofferdam_core::outcome::{CommandOutcome, Denial, DenialSource, Hint, Status};
-use cofferdam_core::spec::{Access, Digest, Network};
+use cofferdam_core::plan::looks_secret;
+use cofferdam_core::policy::Reviewer;
+use cofferdam_core::spec::{Access, Digest, Network, Variable};
 use cofferdam_exec::{CommandIo, Control};
 
 use super::{Kind, Permit, Question};
@@ -33,7 +34,8 @@ impl Runtime {
     /// Runs a command whose writing is asked for.
     ///
     /// Where the try could not be taken back (its output goes to somebody at once, its input is a
-    /// stream, it has a key, or it goes on in the background), it is asked before, and the command runs once.
+    /// stream, it has a key, or it goes on in the background), it is asked before, and the command
+    /// runs once.
     pub(crate) fn run_asking(
         &self,
         request: RunRequest<'_>,
@@ -51,34 +53,36 @@ impl Runtime {
         let door = request.front_door;
         if !self.could_write(&policy)? {
             // The layers themselves let nothing be written: there is nothing to ask for.
-            let request = RunRequest {
-                policy: PolicyRequest {
-                    permit: Some(Permit(Kind::Try)),
-                    ..request.policy
-                },
-                ..request
-            };
+            let request = permitted(request, Permit::of(Kind::Try));
             let outcome = self.run_once(request, opening, told)?;
             self.scribe.record_later(opening.ending(outcome.status));
             return Ok(outcome);
+        }
+        // What was answered before needs neither a try nor a question.
+        let question = asking.question(String::new(), opening);
+        if self.would_recall(&question) {
+            let permit = self
+                .ask(question, &control)
+                .map_err(|problem| (problem, Some(refusal::requested(&resolved.policy))))?;
+            return self.run_once(permitted(request, permit), opening, told);
         }
         let is_tried = command.idempotency_key.is_none() && door != FrontDoor::ProtocolBackground;
         let input = match &request.io {
             CommandIo::Capture { input } if is_tried => input.clone(),
             _ => return self.ask_before(request, resolved, asking, opening, told),
         };
-        let again = |input, permit, control: &Control| RunRequest {
-            policy: PolicyRequest {
-                permit: Some(permit),
-                ..policy.clone()
-            },
-            command: command.clone(),
-            front_door: door,
-            io: CommandIo::Capture { input },
-            control: control.clone(),
+        let again = |input, permit, control: &Control| {
+            let request = RunRequest {
+                policy: policy.clone(),
+                command: command.clone(),
+                front_door: door,
+                io: CommandIo::Capture { input },
+                control: control.clone(),
+            };
+            permitted(request, permit)
         };
         let mut first = self.run_once(
-            again(input.clone(), Permit(Kind::Try), &control),
+            again(input.clone(), Permit::of(Kind::Try), &control),
             opening,
             told,
         )?;
@@ -91,7 +95,7 @@ impl Runtime {
         let permitted = self.ask_for(asking, why, Some(&first), opening, &control);
         match permitted {
             Ok(permit) => {
-                let id = permit.approval().map(ToString::to_string);
+                let by = permit.by().map(str::to_owned);
                 // It has an id of its own: the try had the one that is known.
                 let command = self.command_id();
                 let control = control.for_another(command.clone());
@@ -100,7 +104,7 @@ impl Runtime {
                 second.hints.push(Hint {
                     text: format!(
                         "this is the second run: the first could write nothing, and {} allowed this one",
-                        id.as_deref().unwrap_or("somebody")
+                        by.as_deref().unwrap_or("somebody")
                     ),
                     allow: None,
                 });
@@ -115,9 +119,8 @@ impl Runtime {
 
     /// Tells whether an answer could change what the command may write.
     fn could_write(&self, policy: &PolicyRequest) -> Result<bool, Refused> {
-        let (time, random) = self.plane.ambient().id_parts();
         let allowed = PolicyRequest {
-            permit: Some(Permit(Kind::Write(ApprovalId::new(time, random)))),
+            permit: Some(Permit::of(Kind::Write(String::new()))),
             ..policy.clone()
         };
         // The network makes no difference to what may be written.
@@ -144,14 +147,7 @@ impl Runtime {
         let permit = self
             .ask_for(asking, why.to_owned(), None, opening, &control)
             .map_err(|problem| (problem, Some(refusal::requested(&resolved.policy))))?;
-        let request = RunRequest {
-            policy: PolicyRequest {
-                permit: Some(permit),
-                ..request.policy
-            },
-            ..request
-        };
-        self.run_once(request, opening, told)
+        self.run_once(permitted(request, permit), opening, told)
     }
 
     fn ask_for(
@@ -162,27 +158,13 @@ impl Runtime {
         opening: &Opening<'_>,
         control: &Control,
     ) -> Result<Permit, Problem> {
-        let subject = opening.who.subject();
-        let Asking {
-            binding,
-            mut preview,
-        } = asking;
-        preview.output = first.map(|first| tail(&first.output));
-        let question = Question {
-            kind: ApprovalKind::Command,
-            summary: format!("let {} write {}", short(opening.words), binding.root),
-            why,
-            binding: binding.clone(),
-            preview,
-            entitled: Entitled::Owner,
-            subject: subject.clone(),
-        };
-        let id = self.ask(question, control)?;
-        self.use_once(&id, &binding, &subject)
+        let mut question = asking.question(why, opening);
+        question.preview.output = first.map(|first| tail(&first.output));
+        self.ask(question, control)
     }
 
     /// Says that a try stays one.
-    fn tell_rejection(
+    pub(super) fn tell_rejection(
         &self,
         outcome: &mut CommandOutcome,
         problem: Problem,
@@ -214,20 +196,54 @@ impl Runtime {
     }
 }
 
-/// To what the answer is bound, and what is shown.
-struct Asking {
-    binding: Binding,
-    preview: ApprovalPreview,
+/// Gives a request what was approved for it; what was approved before stays.
+pub(super) fn permitted(request: RunRequest<'_>, permit: Permit) -> RunRequest<'_> {
+    let rules = request.policy.permit.and_then(|before| before.rules);
+    RunRequest {
+        policy: PolicyRequest {
+            permit: Some(Permit {
+                rules: permit.rules.or(rules),
+                ..permit
+            }),
+            ..request.policy
+        },
+        ..request
+    }
+}
+
+/// What is asked about a command: to what the answer is bound, what is shown, what is remembered.
+pub(super) struct Asking {
+    pub(super) kind: ApprovalKind,
+    pub(super) summary: String,
+    pub(super) binding: Binding,
+    pub(super) preview: ApprovalPreview,
+    pub(super) entitled: Entitled,
+    pub(super) remember: Option<RememberedWhat>,
+    pub(super) reviewer: Option<Reviewer>,
 }
 
 impl Asking {
-    fn new(
+    pub(super) fn new(
         request: &RunRequest<'_>,
         resolved: &Resolved,
         opening: &Opening<'_>,
     ) -> Result<Self, Problem> {
         let root = resolved.facts.workspace.root.clone();
+        let command = &request.command;
+        let cwd = command.cwd.clone().unwrap_or_else(|| resolved.cwd.clone());
+        let (exact, input) = digest(command, &request.io)?;
+        // Time limits and keys do not make another command of it.
+        let alike = RunCommand {
+            cwd: Some(cwd.clone()),
+            timeout: None,
+            idle_timeout: None,
+            idempotency_key: None,
+            ..command.clone()
+        };
+        let (alike, _) = digest(&alike, &request.io)?;
         Ok(Self {
+            kind: ApprovalKind::Command,
+            summary: format!("let {} write {root}", short(opening.words)),
             binding: Binding {
                 actor: match request.front_door {
                     FrontDoor::CommandLine | FrontDoor::Embedded => Actor::Owner,
@@ -236,31 +252,68 @@ impl Asking {
                 task: None,
                 call: Some(opening.who.operation.clone()),
                 root: root.clone(),
-                digest: digest(&request.command, &request.io)?,
+                digest: exact,
             },
             preview: ApprovalPreview {
                 command: Some(opening.words.to_owned()),
-                cwd: request.command.cwd.clone().or(Some(resolved.cwd.clone())),
+                cwd: Some(cwd),
+                env: command.env.iter().map(shown_variable).collect(),
                 network: Some(resolved.policy.network.value),
                 writes: vec![root],
-                bytes: match &request.command.stdin {
-                    Input::Bytes(bytes) => Some(bytes.as_bytes().len() as u64),
-                    Input::Null => None,
-                },
+                bytes: input,
                 ..ApprovalPreview::default()
             },
+            entitled: Entitled::Owner,
+            remember: Some(RememberedWhat::Command {
+                command: opening.words.to_owned(),
+                digest: alike,
+            }),
+            reviewer: resolved
+                .policy
+                .reviewer
+                .as_ref()
+                .map(|one| one.value.clone()),
         })
+    }
+
+    pub(super) fn question(&self, why: String, opening: &Opening<'_>) -> Question {
+        Question {
+            kind: self.kind,
+            summary: self.summary.clone(),
+            why,
+            binding: self.binding.clone(),
+            preview: self.preview.clone(),
+            entitled: self.entitled,
+            remember: self.remember.clone(),
+            reviewer: self.reviewer.clone(),
+            subject: opening.who.subject(),
+        }
     }
 }
 
-/// Digests the exact request, its input included.
-fn digest(command: &RunCommand, io: &CommandIo<'_>) -> Result<Digest, Problem> {
+/// Shows a variable; of what looks like a secret only the name.
+fn shown_variable(one: &Variable) -> String {
+    let name = one.name.to_text();
+    if looks_secret(&name) {
+        format!("{name}=…")
+    } else {
+        format!("{name}={}", one.value)
+    }
+}
+
+/// Digests the exact request, its input included, and tells how long that is.
+fn digest(command: &RunCommand, io: &CommandIo<'_>) -> Result<(Digest, Option<u64>), Problem> {
     let mut bytes = to_value(command)?.to_string().into_bytes();
+    let mut length = match &command.stdin {
+        Input::Bytes(input) => Some(input.as_bytes().len() as u64),
+        Input::Null => None,
+    };
     if let CommandIo::Capture { input: Some(input) } = io {
         bytes.push(0);
         bytes.extend_from_slice(input);
+        length = Some(input.len() as u64);
     }
-    Ok(Digest::of(&bytes))
+    Ok((Digest::of(&bytes), length))
 }
 
 /// Finds a sign in a command's output that it could not write.
@@ -274,7 +327,7 @@ fn tail(text: &str) -> String {
     text.chars().skip(skip).collect()
 }
 
-fn short(words: &str) -> String {
+pub(super) fn short(words: &str) -> String {
     let line: String = words
         .chars()
         .map(|sign| if sign.is_control() { ' ' } else { sign })

@@ -1,12 +1,13 @@
 //! Files of the workspace (E3–E6, E8), through the file door of a place that stands.
 
+mod gate;
 mod place;
 
 use std::sync::Arc;
 
 use cofferdam_core::authority::{Actor, Authority};
 use cofferdam_core::bytes::BytePath;
-use cofferdam_core::decide::{self, Ground, Operation};
+use cofferdam_core::decide::{self, Ground, Operation, Verdict};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::operation::{
@@ -15,9 +16,10 @@ use cofferdam_core::operation::{
     RestoreFile, SearchFiles, WriteFile,
 };
 use cofferdam_core::outcome::Status;
-use cofferdam_exec::{FileDoor, FileTerms, FileVisits};
+use cofferdam_exec::{Control, FileDoor, FileTerms, FileVisits};
 use serde_json::json;
 
+use crate::approval::Permit;
 use crate::host::PolicyRequest;
 use crate::known::Known;
 use crate::participants::Participants;
@@ -41,6 +43,8 @@ pub struct FileRequest {
     pub authority: Authority,
     /// By which door it came.
     pub front_door: FrontDoor,
+    /// By what its caller is cancelled, while somebody is asked.
+    pub control: Control,
 }
 
 /// What an operation does to files, for the decision about it.
@@ -248,9 +252,15 @@ impl Runtime {
             if request.access == cofferdam_core::operation::PathAccess::Write && verdict.allowed {
                 let known = self.files_known(who)?;
                 let decided = Self::decide_file(&known, who, Does::Change, &[&request.path]);
-                if let Err(problem) = decided {
-                    verdict.allowed = false;
-                    verdict.rule = problem.message;
+                match decided {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        "somebody is asked before it is written".clone_into(&mut verdict.rule);
+                    }
+                    Err(problem) => {
+                        verdict.allowed = false;
+                        verdict.rule = problem.message;
+                    }
                 }
             }
             Ok(verdict)
@@ -280,7 +290,7 @@ impl Runtime {
         let outcome = self.go_through(who, does, paths, &subject, act);
         let mut lines = Vec::new();
         if let Err(problem) = &outcome
-            && matches!(problem.code, ErrorCode::Denied | ErrorCode::PathOutside)
+            && is_denial(problem.code)
         {
             if does != Does::Change {
                 lines.extend(opening.lines());
@@ -298,7 +308,8 @@ impl Runtime {
         if does == Does::Change || !lines.is_empty() {
             let status = match &outcome {
                 Ok(_) => Status::Completed,
-                Err(problem) if problem.code == ErrorCode::Denied => Status::Denied,
+                Err(problem) if problem.code == ErrorCode::Cancelled => Status::Cancelled,
+                Err(problem) if is_denial(problem.code) => Status::Denied,
                 Err(_) => Status::Error,
             };
             lines.extend(opening.ending(status));
@@ -316,33 +327,53 @@ impl Runtime {
         act: impl FnOnce(&FileDoor<'_>) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         let known = self.files_known(who)?;
-        Self::decide_file(&known, who, does, paths)?;
-        let plan = known
-            .files
-            .get_or_init(|| FilePlan::of(&known.spec, &known.resolved));
+        let asks = Self::decide_file(&known, who, does, paths)?;
+        // What is asked about is done where it can be, by nobody but this door.
+        let open = if asks {
+            let policy = PolicyRequest {
+                permit: Some(Permit::of_file_door()),
+                ..who.policy.clone()
+            };
+            self.known_plan(&policy).map_err(|(problem, _)| problem)?
+        } else {
+            Arc::clone(&known)
+        };
         // The owner at the keyboard answers for himself.
-        let must_read = who.authority.actor() != Actor::Owner;
+        let is_owner = who.authority.actor() == Actor::Owner;
+        let gate = (asks && !is_owner).then_some(gate::Gate {
+            runtime: self,
+            known: &known,
+            who,
+            subject,
+        });
+        let plan = open
+            .files
+            .get_or_init(|| FilePlan::of(&open.spec, &open.resolved));
         let terms = FileTerms {
             denied: plan.denied.clone(),
-            visits: must_read.then(|| Arc::clone(&self.files.visits)),
+            visits: (!is_owner).then(|| Arc::clone(&self.files.visits)),
             ..FileTerms::default()
         };
-        let enclosure = self
-            .pool
-            .standing(&plan.spec, &plan.hash, known.requested)?;
-        act(&enclosure.files(subject, terms)?)
+        let enclosure = self.pool.standing(&plan.spec, &plan.hash, open.requested)?;
+        let door = enclosure.files(subject, terms)?;
+        match &gate {
+            Some(gate) => act(&door.gated(gate)),
+            None => act(&door),
+        }
     }
 
     fn files_known(&self, who: &FileRequest) -> Result<Arc<Known>, Problem> {
         self.known_plan(&who.policy).map_err(|(problem, _)| problem)
     }
 
+    /// Decides about each path; tells whether somebody has to be asked.
     fn decide_file(
         known: &Known,
         who: &FileRequest,
         does: Does,
         paths: &[&BytePath],
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
+        let mut asks = false;
         for path in paths {
             let path = known.spec.workspace.join(path.as_bytes());
             let operation = match does {
@@ -356,7 +387,9 @@ impl Runtime {
                 Ground::Checkout,
                 &operation,
             );
-            if let Some(problem) = decision.problem() {
+            if decision.verdict == Verdict::Ask {
+                asks = true;
+            } else if let Some(problem) = decision.problem() {
                 // One code for what lies outside, whoever finds it.
                 let is_outside = decision.rule == "root";
                 return Err(if is_outside {
@@ -366,6 +399,20 @@ impl Runtime {
                 });
             }
         }
-        Ok(())
+        Ok(asks)
     }
+}
+
+/// Tells whether a failure is a refusal and no mishap.
+const fn is_denial(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::Denied
+            | ErrorCode::PathOutside
+            | ErrorCode::ReadonlyDenied
+            | ErrorCode::ApprovalUnavailable
+            | ErrorCode::ApprovalRejected
+            | ErrorCode::ApprovalExpired
+            | ErrorCode::GrantRefused
+    )
 }

@@ -167,7 +167,12 @@ impl Runtime {
     }
 
     pub(crate) fn policy_stamp(&self, policy: &PolicyRequest) -> Stamp {
-        Stamp::take(&self.surroundings, policy)
+        // Servers name their workspace, and only they ask whether something has changed.
+        let mode = policy
+            .workspace
+            .as_deref()
+            .map(|workspace| self.mode_path(&workspace.into()));
+        Stamp::take(&self.surroundings, policy, mode)
     }
 
     /// Runs one command in a session, to its end.

@@ -15,7 +15,11 @@ pub(crate) struct Stamp(Vec<(PathBuf, Option<Look>)>);
 type Look = (u64, u64, u64, i64, i64);
 
 impl Stamp {
-    pub(crate) fn take(surroundings: &Surroundings, policy: &PolicyRequest) -> Self {
+    pub(crate) fn take(
+        surroundings: &Surroundings,
+        policy: &PolicyRequest,
+        mode: Option<PathBuf>,
+    ) -> Self {
         let mut paths: Vec<PathBuf> = host::policy_files(surroundings, policy.workspace.as_deref())
             .into_iter()
             .map(|file| file.path)
@@ -26,6 +30,7 @@ impl Stamp {
                 .as_ref()
                 .map(|path| surroundings.directory().join(path)),
         );
+        paths.extend(mode);
         Self(
             paths
                 .into_iter()

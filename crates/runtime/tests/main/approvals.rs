@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cofferdam_core::approval::{
-    Approval, ApprovalAnswer, ApprovalKind, ApprovalPreview, ApprovalState,
+    Approval, ApprovalAnswer, ApprovalKind, ApprovalPreview, ApprovalState, Remember,
 };
 use cofferdam_core::authority::{Actor, Authority};
 use cofferdam_core::bytes::BytePath;
@@ -60,6 +60,8 @@ fn answer(runtime: &Runtime, asked: &Approval, answer: ApprovalAnswer) -> bool {
         approval_id: asked.ask.approval_id.clone(),
         answer,
         reason: Some("because".to_owned()),
+        remember: Remember::Once,
+        remember_days: None,
     };
     runtime
         .answer_approval(&request, FrontDoor::CommandLine)
@@ -242,6 +244,8 @@ fn row_70_whoever_stops_waiting_cancels_and_an_answer_is_a_conflict_then() {
         approval_id: id.clone(),
         answer: ApprovalAnswer::Approve,
         reason: None,
+        remember: Remember::Once,
+        remember_days: None,
     };
     let problem = runtime
         .answer_approval(&late, FrontDoor::CommandLine)

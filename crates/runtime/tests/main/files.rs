@@ -11,6 +11,7 @@ use cofferdam_core::operation::{
 };
 use cofferdam_core::policy::ProviderChoice;
 use cofferdam_core::spec::Access;
+use cofferdam_exec::Control;
 use cofferdam_runtime::{FileRequest, FrontDoor, PolicyRequest, Runtime};
 
 use crate::crash::die;
@@ -24,6 +25,7 @@ fn asked(desk: &Desk, choice: ProviderChoice, actor: Actor) -> FileRequest {
         },
         authority: Authority::new(actor, BytePath::from(desk.repo.as_path())),
         front_door: FrontDoor::Protocol,
+        control: Control::new(),
     }
 }
 
@@ -330,6 +332,7 @@ fn child() {
         },
         authority: Authority::new(Actor::Protocol, BytePath::from(repo.as_path())),
         front_door: FrontDoor::Protocol,
+        control: Control::new(),
     };
     text(&runtime, &who, "large");
     let wait = std::time::Duration::from_micros(stage.parse().unwrap());

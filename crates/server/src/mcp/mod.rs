@@ -3,6 +3,7 @@
 //! Everything of the protocol's own stays in here.
 
 mod answer;
+mod elicit;
 
 use std::borrow::Cow;
 use std::io;
@@ -124,6 +125,7 @@ impl McpServer {
         let (open, mut closed) = mpsc::channel::<()>(1);
         let calls = Arc::clone(&self.calls);
         let mut stopped = self.stop.subscribe();
+        let host = self.calls.context();
         let tools = Tools {
             calls: self.calls,
             instructions: self.instructions,
@@ -141,6 +143,9 @@ impl McpServer {
                 Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
                 Err(error) => return Err(failed("speak MCP on", io::Error::other(error))),
             };
+            if let (Ok(host), Some(elicit)) = (host, elicit::Elicit::of(running.peer())) {
+                host.runtime().on_approval(Arc::new(elicit));
+            }
             let watched = watch_tools(calls, running.peer().clone());
             let ended = tokio::select! {
                 ended = running.waiting() => ended,

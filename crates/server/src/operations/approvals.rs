@@ -3,7 +3,8 @@
 use cofferdam_core::approval::Approval;
 use cofferdam_core::error::Problem;
 use cofferdam_core::operation::{
-    AnswerApproval, ApprovalDecided, ApprovalPage, GetApproval, ListApprovals,
+    AnswerApproval, ApprovalDecided, ApprovalPage, ForgetAnswer, GetApproval, ListApprovals,
+    ListRemembered, RememberedLine, RememberedPage,
 };
 use cofferdam_runtime::FrontDoor;
 
@@ -45,6 +46,27 @@ pub(super) fn operations() -> Vec<Operation> {
             Scope::Answer,
             Annotations::CHANGES,
             answer,
+        ),
+        Operation::new(
+            "approval_remembered",
+            "List the answers that are remembered",
+            "Gives each answer that holds for longer than one question, the newest first: the one line \
+             of what it allows or denies, for which repository, and until when.",
+            Scope::Read,
+            Annotations::READS,
+            |context, _: ListRemembered| -> Result<RememberedPage, Problem> {
+                Ok(context.runtime().remembered())
+            },
+        ),
+        Operation::new(
+            "approval_forget",
+            "Take a remembered answer back",
+            "From now on it is asked again. Only the owner's token has the scope for it.",
+            Scope::Answer,
+            Annotations::CHANGES,
+            |context, request: ForgetAnswer| -> Result<RememberedLine, Problem> {
+                context.runtime().forget(&request)
+            },
         ),
     ]
 }

@@ -136,6 +136,7 @@ fn run_command_background(
         write_access,
         idempotency_key,
         workspace: None,
+        full_access: None,
     }
     .into_command()?;
     // The top of the workspace: where this server was started is nobody's business.

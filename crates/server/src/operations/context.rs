@@ -93,6 +93,7 @@ impl OperationContext {
                 Actor::Owner => FrontDoor::CommandLine,
                 Actor::Protocol | Actor::System => FrontDoor::Protocol,
             },
+            control: self.control.clone(),
         }
     }
 

@@ -165,6 +165,7 @@ mod tests {
         network: none \| restricted \| full
         write_access: read \| write
         idempotency_key: text
+        full_access: text
         workspace: text
         ");
     }

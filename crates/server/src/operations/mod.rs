@@ -12,6 +12,7 @@ mod entry;
 mod environment;
 mod fields;
 mod files;
+mod mode;
 mod page;
 mod run;
 mod session;
@@ -37,6 +38,7 @@ impl OperationTable {
             files::operations(),
             tools::operations(),
             approvals::operations(),
+            mode::operations(),
         ];
         // What these open outlives the call that opened it.
         let of_server = [session::operations(), terminal::operations()];
@@ -116,7 +118,9 @@ mod tests {
                 _ => {}
             }
         }
-        for operation in &OperationTable::new() {
+        // What only the owner's token may do is the owner's own word.
+        let table = OperationTable::new();
+        for operation in table.iter().filter(|one| one.scope() <= Scope::Execute) {
             let mut found = Vec::new();
             names(&operation.request_schema(), &mut found);
             let reserved = [

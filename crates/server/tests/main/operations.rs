@@ -21,6 +21,7 @@ pub(crate) struct Scene {
     server: Running,
     pub(crate) workspace: PathBuf,
     read_token: String,
+    work_token: String,
 }
 
 pub(crate) fn host(workspace: PathBuf, data: PathBuf) -> Arc<OperationHost> {
@@ -51,6 +52,7 @@ impl Scene {
     pub(crate) fn start() -> Self {
         let mut workspace = PathBuf::new();
         let read_token = "only-for-reading-0123".to_owned();
+        let work_token = "only-for-working-0123".to_owned();
         let server = Running::start_as(|options: &mut ServerOptions, directory| {
             workspace = directory.join("work");
             std::fs::create_dir(&workspace).expect("a directory");
@@ -60,12 +62,18 @@ impl Scene {
             let private = std::fs::Permissions::from_mode(0o600);
             std::fs::set_permissions(&file, private).expect("set");
             options.read_token_file = Some(file);
+            let file = directory.join("work.token");
+            std::fs::write(&file, &work_token).expect("written");
+            let private = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(&file, private).expect("set");
+            options.work_token_file = Some(file);
             options.operations = Ok(host(workspace.clone(), options.data.path().to_owned()));
         });
         Self {
             server,
             workspace,
             read_token,
+            work_token,
         }
     }
 
@@ -240,6 +248,36 @@ fn wrong_requests_have_the_status_that_says_so() {
         assert_eq!(answer.status, status, "{body}: {}", answer.body);
         assert_eq!(answer.json()["code"], code, "{body}");
     }
+}
+
+#[test]
+fn the_token_for_work_runs_commands_and_answers_nothing() {
+    let scene = Scene::start();
+    let json = "Content-Type: application/json\r\n";
+    let token = &scene.server.token;
+    let with = |operation: &str, body: &str| {
+        let text = scene.text(operation, json, body);
+        scene.server.send(&text.replace(token, &scene.work_token))
+    };
+    assert_eq!(with("run_command", r#"{"command": "true"}"#).status, 200);
+    assert_eq!(with("approval_list", "{}").status, 200);
+    for (operation, body) in [
+        (
+            "approval_answer",
+            r#"{"approval_id": "appr_none", "answer": "approve"}"#,
+        ),
+        ("approval_forget", r#"{"rule_id": "rule_none"}"#),
+        ("mode_set", r#"{"to": {"mode": "policy"}}"#),
+    ] {
+        let answer = with(operation, body);
+        assert_eq!(answer.status, 403, "{operation}");
+        assert_eq!(answer.json()["code"], "scope_missing");
+    }
+    let own = scene.call(
+        "approval_answer",
+        &json!({"approval_id": "appr_none", "answer": "approve"}),
+    );
+    assert_eq!(own.json()["code"], "approval_unknown");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use cofferdam_core::spec::{Network, Variable};
 
 use super::git::Repository;
 use super::surroundings::Surroundings;
-use crate::network::remembered_hosts;
+use crate::remembered::remembered_hosts;
 use address::Address;
 
 /// What is looked at.
