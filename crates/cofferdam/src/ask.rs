@@ -60,6 +60,10 @@ struct Owner {
 }
 
 impl AskOwner for Owner {
+    fn is_there(&self) -> bool {
+        terminal().is_some()
+    }
+
     fn ask(&self, ask: &ApprovalAsk, is_open: &dyn Fn() -> bool) -> Option<OwnerAnswer> {
         let Some(terminal) = terminal() else {
             let id = &ask.approval_id;
@@ -77,6 +81,16 @@ impl AskOwner for Owner {
         self.control.hold_input(false);
         answer.unwrap_or(None)
     }
+}
+
+/// Puts a question that any process asks, as long as it is open and nobody interrupts; gives nothing
+/// where there is no terminal, and what was said otherwise.
+pub(crate) fn put_watched(
+    ask: &ApprovalAsk,
+    is_open: &dyn Fn() -> bool,
+) -> Option<io::Result<Option<OwnerAnswer>>> {
+    let terminal = terminal()?;
+    Some(with_raw(&terminal, || key(&terminal, ask, is_open)))
 }
 
 /// Opens the terminal of this program, where it is in the foreground there.

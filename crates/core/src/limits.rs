@@ -104,6 +104,8 @@ pub const SEARCH_LINE_BYTES: usize = 500;
 pub const DELETE_ENTRIES: usize = 10_000;
 /// Seconds for which an answer is waited for.
 pub const APPROVAL_SECONDS: u64 = 3_600;
+/// Seconds for which whoever has looked at the questions counts as watching them.
+pub const WATCHED_SECONDS: u64 = 30;
 /// Most approvals that a list gives.
 pub const APPROVALS_LISTED: usize = 200;
 /// Most characters of a reason.

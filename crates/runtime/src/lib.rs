@@ -43,7 +43,7 @@ mod task;
 mod terminal;
 mod tools;
 
-pub use approval::{AskOwner, OperationQuestion, OwnerAnswer, Permit, ReviewByUrl};
+pub use approval::{AskOwner, OperationQuestion, OwnerAnswer, Permit, ReviewByUrl, Watching};
 pub use background::{Follow, Followed, StartCommand};
 pub use cofferdam_exec::host::Surroundings;
 pub use cofferdam_exec::workspace::{CheckoutSnapshot, RestoredSnapshot};

@@ -16,7 +16,7 @@ use cofferdam_exec::host::{self, Surroundings};
 use cofferdam_exec::{Plane, PlaneOptions, Pool, PoolCounts, PoolOptions, Settled};
 use cofferdam_journal::{DataDir, Journal, SqliteJournal};
 
-use crate::approval::{AskOwner, Permit, ReviewByUrl, TaskAnswers};
+use crate::approval::{AskOwner, Permit, ReviewByUrl, TaskAnswers, Watchers};
 use crate::background::Attendance;
 use crate::decide::judge_command;
 use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
@@ -55,6 +55,8 @@ pub struct Runtime {
     pub(crate) seen_modes: SeenModes,
     /// Whether somebody looks at the questions that wait.
     pub(crate) is_attended: AtomicBool,
+    /// Who watches what is asked.
+    pub(crate) watchers: Watchers,
     /// What was answered for tasks.
     pub(crate) task_answers: TaskAnswers,
     /// By what reviewers that are services are reached.
@@ -139,6 +141,7 @@ impl Runtime {
                 surroundings: surroundings.clone(),
             })
         });
+        let watchers = Watchers::new(&data_dir);
         let pool = Pool::new(plane.clone(), PoolOptions::default());
         Ok(Self {
             plane,
@@ -154,6 +157,7 @@ impl Runtime {
             ask_owner: Mutex::default(),
             seen_modes: SeenModes::default(),
             is_attended: AtomicBool::new(false),
+            watchers,
             task_answers: TaskAnswers::default(),
             review_by_url: OnceLock::new(),
             claims: Mutex::default(),

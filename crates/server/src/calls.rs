@@ -99,6 +99,9 @@ pub(crate) async fn call(
         .check(app.calls.find(&name).map_err(Refusal::of)?)
         .map_err(Refusal::of)?;
     let context = app.calls.context().map_err(Refusal::of)?;
+    if name == "approval_list" && allowed.0 == Scope::Answer {
+        context.runtime().looked_at_approvals();
+    }
     let body = body(request).await?;
     // The connection's end drops this future: then what it waits for ends too.
     let mut guard = CancelOnDrop(Some(context.control().clone()));

@@ -1,12 +1,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Event, EventFilter, event_type};
 use cofferdam_core::id::{TaskId, ThreadId};
@@ -256,6 +256,7 @@ async fn messages(
 
 async fn events_stream(
     State(app): State<Arc<App>>,
+    Extension(allowed): Extension<Allowed>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Answer {
@@ -264,7 +265,13 @@ async fn events_stream(
         asked.cursor = Some(last.to_str().unwrap_or("?").to_owned());
     }
     let Checked { filter, cursor, .. } = asked.check()?;
-    stream::open(&app, filter, cursor).await
+    let watching = match app.calls.context() {
+        Ok(context) if allowed.0 == Scope::Answer => {
+            blocking(move || Ok(context.runtime().watch_approvals().ok())).await?
+        }
+        _ => None,
+    };
+    stream::open(&app, filter, cursor, watching).await
 }
 
 /// Makes a view of a filter's events.

@@ -12,6 +12,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use cofferdam_core::event::EventFilter;
 use cofferdam_journal::{Head, Journal, Page, Query};
+use cofferdam_runtime::Watching;
 use cofferdam_visibility::Cursor;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -88,6 +89,7 @@ pub(crate) async fn open(
     app: &Arc<App>,
     filter: EventFilter,
     from: Option<Cursor>,
+    watching: Option<Watching>,
 ) -> Result<Response, Refusal> {
     let journal = Arc::clone(&app.journal);
     let (head, window) = blocking(move || Ok((journal.head()?, journal.window()?))).await?;
@@ -130,6 +132,7 @@ pub(crate) async fn open(
         receiver,
         last,
         task,
+        _watching: watching,
     };
     let mut response = Response::new(Body::from_stream(body));
     let headers = response.headers_mut();
@@ -290,6 +293,8 @@ struct EventBody {
     receiver: mpsc::Receiver<Bytes>,
     last: Arc<Mutex<Option<Bytes>>>,
     task: JoinHandle<()>,
+    /// Whoever may answer and looks on is somebody who can be asked.
+    _watching: Option<Watching>,
 }
 
 impl Stream for EventBody {

@@ -13,6 +13,7 @@ Examples:
   cofferdam approvals approve appr_0199…   exactly this, once
   cofferdam approvals approve appr_0199… --for repository
                                            and the same again in this repository, for 30 days
+  cofferdam approvals watch                be asked here, also what waits only seconds
   cofferdam approvals remembered           what was answered for longer")]
 pub(crate) struct ApprovalsArguments {
     #[command(subcommand)]
@@ -38,6 +39,13 @@ pub(crate) enum ApprovalsCommand {
     Approve(AnswerArguments),
     /// Say no to one
     Deny(AnswerArguments),
+    /// Be asked on this terminal until interrupted
+    ///
+    /// With --ask, a host that nothing allows is held for some seconds, but only while somebody
+    /// watches: at the terminal of the command, by this, by an event stream with the owner's token,
+    /// or having listed approvals with it in the last 30 seconds. Without a terminal each question is
+    /// a line, to be answered from elsewhere.
+    Watch,
     /// List the answers that are remembered
     Remembered,
     /// Take a remembered answer back

@@ -27,6 +27,12 @@ use crate::remembered::{remember_answer, remembered_answers};
 /// Is asked about hosts that no rule allows. It may answer later and from another thread; a
 /// question that is dropped is refused.
 pub trait AskHost: Send + Sync {
+    /// Tells whether anybody is there who could answer; else nothing is asked, and it is refused at
+    /// once.
+    fn is_there(&self) -> bool {
+        true
+    }
+
     /// Takes a question.
     fn ask(&self, question: HostQuestion);
 }
@@ -259,6 +265,9 @@ pub(super) fn asker(shared: &Arc<Shared>, owner: Arc<dyn AskHost>) -> Ask {
                     request.answer(AskAnswer::Deny);
                 }
             };
+        }
+        if !owner.is_there() {
+            return;
         }
         let told = serde_json::to_value(&ask).is_ok_and(|data| {
             strong

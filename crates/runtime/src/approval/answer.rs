@@ -22,6 +22,11 @@ use crate::scribe::{Line, to_value};
 
 /// Puts questions to an owner who is at hand, such as at a terminal.
 pub trait AskOwner: Send + Sync {
+    /// Tells whether the owner could answer within seconds.
+    fn is_there(&self) -> bool {
+        true
+    }
+
     /// Puts a question, and waits for the answer at most as long as `is_open` says so. Without an
     /// answer the question goes on waiting for one from elsewhere.
     fn ask(&self, ask: &ApprovalAsk, is_open: &dyn Fn() -> bool) -> Option<OwnerAnswer>;

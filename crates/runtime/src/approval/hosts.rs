@@ -16,7 +16,8 @@ struct Inbox(Weak<Runtime>);
 
 impl Runtime {
     /// Sees to it that a host that no rule allows becomes a question, for as long as the connection
-    /// waits. Only what is said before anything starts counts.
+    /// waits and only while somebody is there: the owner at hand, or whoever watches
+    /// ([`Self::watch_approvals`]). Only what is said before anything starts counts.
     pub fn ask_about_hosts(self: &Arc<Self>) {
         self.plane.set_network(NetworkOptions {
             ask: Some(Arc::new(Inbox(Arc::downgrade(self)))),
@@ -55,6 +56,13 @@ fn settle(question: HostQuestion, approval: &Approval) {
 }
 
 impl AskHost for Inbox {
+    fn is_there(&self) -> bool {
+        self.0.upgrade().is_some_and(|runtime| {
+            let owner = runtime.owner_at_hand();
+            owner.is_some_and(|owner| owner.is_there()) || runtime.watchers.anybody()
+        })
+    }
+
     fn ask(&self, question: HostQuestion) {
         let Some(runtime) = self.0.upgrade() else {
             return;

@@ -10,6 +10,7 @@ mod remember;
 mod review;
 mod rules;
 mod two_step;
+mod watch;
 
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ use crate::scribe::{Line, to_value};
 pub use answer::{AskOwner, OwnerAnswer};
 pub(crate) use remember::TaskAnswers;
 pub use review::ReviewByUrl;
+pub(crate) use watch::Watchers;
+pub use watch::Watching;
 
 /// How long a look at the journal waits for news; cancelling is seen at the latest then.
 const LOOK: Duration = Duration::from_millis(100);
