@@ -40,12 +40,13 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
         bar: Some(bar),
         run: with_plane(&|plane| standing(plane, spec(provider)?)),
     };
+    // Tens of thousands of files: whoever asks git about the other workspace should not meet them.
+    let files_workspace = scratch.join("files");
     let door = with_plane_of(&plane, &|plane| {
-        let enclosure = plane.enclose(
-            spec(ProviderChoice::Bwrap)?,
-            requested(),
-            &Subject::default(),
-        )?;
+        std::fs::create_dir_all(&files_workspace)?;
+        let bwrap = ProviderChoice::Bwrap;
+        let walls = self::spec(bwrap, Caches::None, &data, &files_workspace)?;
+        let enclosure = plane.enclose(walls, requested(), &Subject::default())?;
         Ok(Arc::new(enclosure))
     });
     let mut all = vec![
@@ -93,7 +94,7 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
             run: with_plane(&|plane| cold(plane, spec(ProviderChoice::Bwrap)?)),
         },
     ];
-    all.extend(files::subjects(workspace, &door));
+    all.extend(files::subjects(&files_workspace, &door));
     all
 }
 
