@@ -30,6 +30,10 @@ const FOLDERS: usize = 500;
 const FILES_OF_A_FOLDER: usize = 100;
 const SOUGHT: &str = "what is looked for";
 
+#[expect(
+    clippy::print_stdout,
+    reason = "what is not measured, for want of its yardstick, is told"
+)]
 /// Everything about files; `enclosure` stands over `workspace`.
 pub(super) fn subjects(
     workspace: &Path,
