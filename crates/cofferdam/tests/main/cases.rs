@@ -745,3 +745,82 @@ fn fc_16_after_sigkill_the_keeper_puts_back_what_was_planted_and_the_next_start_
     assert!(!events.contains("\"undone\":false"), "{events}");
     assert_eq!(scene.git(&["status", "--porcelain"]), "?? begun");
 }
+
+/// Runs a Python program inside with each network and provider; gives what it printed.
+fn python(scene: &Scene, walls: &[&str], program: &str) -> Option<String> {
+    let line = [&["run"], walls, &["--", "python3", "-c", program]].concat();
+    let done = scene.run(&line);
+    if done.code == Some(127) {
+        skipped("there is no python3");
+        return None;
+    }
+    Some(done.expect_code(0).text())
+}
+
+#[test]
+fn fc_42_a_socket_of_the_host_is_not_reached() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let path = scene.path("outer.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("listens");
+    listener.set_nonblocking(true).expect("set");
+    let program = format!(
+        "import socket\ns = socket.socket(socket.AF_UNIX)\ntry:\n  s.connect({:?}); print('reached')\n\
+         except OSError: print('refused')",
+        path.to_str().expect("a path of letters")
+    );
+    for network in ["none", "restricted", "full"] {
+        let Some(said) = python(&scene, &["--net", network], &program) else {
+            return;
+        };
+        assert_eq!(said.trim(), "refused", "{network}");
+    }
+    assert!(listener.accept().is_err(), "nobody came");
+}
+
+#[test]
+fn fc_44_an_abstract_socket_of_the_host_is_not_reached_with_its_network() {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let name = format!("cofferdam-case-44-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let listener = UnixListener::bind_addr(&address).expect("listens");
+    listener.set_nonblocking(true).expect("set");
+    let program = format!(
+        "import socket\ns = socket.socket(socket.AF_UNIX)\ntry:\n  s.connect('\\0{name}'); \
+         print('reached')\nexcept OSError: print('refused')"
+    );
+    for network in ["none", "full"] {
+        let Some(said) = python(&scene, &["--net", network], &program) else {
+            return;
+        };
+        assert_eq!(said.trim(), "refused", "{network}");
+    }
+    assert!(listener.accept().is_err(), "nobody came");
+}
+
+#[test]
+fn fc_45_sockets_of_its_own_work() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = "import os, socket, tempfile\n\
+                   a, b = socket.socketpair(); a.send(b'x'); assert b.recv(1) == b'x'\n\
+                   for place in ['.', tempfile.gettempdir()]:\n  \
+                     path = os.path.join(place, 'own.sock')\n  \
+                     s = socket.socket(socket.AF_UNIX); s.bind(path); s.listen(1)\n  \
+                     c = socket.socket(socket.AF_UNIX); c.connect(path)\n  \
+                     os.unlink(path)\n\
+                   print('works')";
+    if let Some(said) = python(&scene, &[], program) {
+        assert_eq!(said.trim(), "works");
+    }
+}

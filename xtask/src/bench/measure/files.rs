@@ -30,11 +30,11 @@ const FOLDERS: usize = 500;
 const FILES_OF_A_FOLDER: usize = 100;
 const SOUGHT: &str = "what is looked for";
 
+/// Everything about files; `enclosure` stands over `workspace`.
 #[expect(
     clippy::print_stdout,
     reason = "what is not measured, for want of its yardstick, is told"
 )]
-/// Everything about files; `enclosure` stands over `workspace`.
 pub(super) fn subjects(
     workspace: &Path,
     enclosure: &Result<Arc<Enclosure>, String>,
