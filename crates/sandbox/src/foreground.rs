@@ -104,29 +104,26 @@ impl ForegroundWatch {
 
     /// Looks at the terminal now. What was typed before has arrived by then.
     pub fn look(&self) -> ForegroundLook {
-        let (unread, modes) = match peer(&self.master) {
-            Ok(slave) => {
-                // Asking makes the kernel pass on what is under way.
-                is_readable(&slave);
-                (
-                    rustix::io::ioctl_fionread(&slave).unwrap_or_default(),
-                    rustix::termios::tcgetattr(&slave).map(|now| now.local_modes),
-                )
-            }
-            Err(error) => (0, Err(error)),
-        };
-        let modes = modes.unwrap_or(LocalModes::ICANON | LocalModes::ECHO);
+        let slave = peer(&self.master);
+        let unread = slave.as_ref().map_or(0, |slave| {
+            // Asking makes the kernel pass on what is under way.
+            is_readable(slave);
+            rustix::io::ioctl_fionread(slave).unwrap_or_default()
+        });
         let pid = |found: rustix::io::Result<rustix::process::Pid>| {
             found.ok().map(|pid| pid.as_raw_nonzero().get())
         };
         let leader = pid(rustix::termios::tcgetsid(&self.master));
         let group = pid(rustix::termios::tcgetpgrp(&self.master));
-        let lines = modes.contains(LocalModes::ICANON);
         let sleep = match (leader, group) {
             (Some(leader), Some(group)) if leader == group => self.sleep_of(&[leader]),
             (Some(leader), Some(group)) => self.sleep_of(&members(leader, group)),
             _ => ForegroundSleep::Elsewhere,
         };
+        // After that: a program sets them before it waits, and what was seen earlier were another's.
+        let modes = slave
+            .and_then(|slave| rustix::termios::tcgetattr(&slave).map(|now| now.local_modes))
+            .unwrap_or(LocalModes::ICANON | LocalModes::ECHO);
         let name = group.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).ok());
         let program = leader
             .and_then(|pid| fs::metadata(format!("/proc/{pid}/exe")).ok())
@@ -135,7 +132,7 @@ impl ForegroundWatch {
             leader,
             group,
             unread,
-            lines,
+            lines: modes.contains(LocalModes::ICANON),
             echo: modes.contains(LocalModes::ECHO),
             sleep,
             name: name.map(|name| name.trim_end().to_owned()),

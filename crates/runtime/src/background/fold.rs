@@ -48,26 +48,37 @@ impl Runtime {
                 None => return Ok(None),
             },
         };
-        let mut events = Vec::new();
-        for kind in ["exec", event_type::POLICY_DECIDED] {
-            let filter = EventFilter {
-                conversation: conversation.clone(),
-                event_type: Some(kind.to_owned()),
-                ..EventFilter::default()
-            };
-            each(self.journal().as_ref(), filter, |event| events.push(event))?;
-        }
-        events.sort_by_key(|event| event.pos);
-        let Some(mut folded) = fold(command, &events) else {
+        let read = || -> Result<Option<Folded>, Problem> {
+            let mut events = Vec::new();
+            for kind in ["exec", event_type::POLICY_DECIDED] {
+                let filter = EventFilter {
+                    conversation: conversation.clone(),
+                    event_type: Some(kind.to_owned()),
+                    ..EventFilter::default()
+                };
+                each(self.journal().as_ref(), filter, |event| events.push(event))?;
+            }
+            events.sort_by_key(|event| event.pos);
+            Ok(fold(command, &events))
+        };
+        let Some(mut folded) = read()? else {
             return Ok(None);
         };
+        let seems_dead = |folded: &Folded| {
+            let lease = folded.lease.as_deref();
+            folded.record.status == Status::Running
+                && !lease.is_some_and(|lease| self.is_alive(lease))
+        };
+        if seems_dead(&folded) {
+            // It may have ended well since the journal was read. Whoever is dead writes no more, so
+            // what stands there now is the end of it.
+            if let Some(again) = read()? {
+                folded = again;
+            }
+        }
+        let is_lost = seems_dead(&folded);
         let record = &mut folded.record;
-        if record.status == Status::Running
-            && !folded
-                .lease
-                .as_deref()
-                .is_some_and(|lease| self.is_alive(lease))
-        {
+        if is_lost {
             // Not settled yet, and never a success.
             record.status = Status::Interrupted;
             record.ended_at = Some(record.updated_at);
