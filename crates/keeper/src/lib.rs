@@ -29,6 +29,7 @@ mod channel;
 mod client;
 mod files;
 mod protocol;
+mod search;
 mod serve;
 mod supervisor;
 mod terminal;
@@ -41,6 +42,7 @@ pub use protocol::{
     Bytes, Exited, Failure, Hello, KeeperReply, KeeperRequest, PROTOCOL_VERSION, Ready, Setup,
     SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,
 };
+pub use search::{FoundFile, FoundLine, SearchOrder, SearchRefusal, SearchReport};
 pub use serve::run;
 pub use terminal::{TERMINAL_DONE, TERMINAL_MESSAGE, TERMINAL_UNDO, guard_terminal};
 pub use undo::{UNDO_HEAD, UndoName, UndoNode, UndoTable};

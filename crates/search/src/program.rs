@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use cofferdam_keeper::{FoundFile, FoundLine, SearchOrder, SearchRefusal, SearchReport};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
@@ -15,8 +16,6 @@ use grep_searcher::{
 use ignore::overrides::OverrideBuilder;
 use ignore::{DirEntry, WalkBuilder, WalkParallel, WalkState};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
-
-use crate::{FoundFile, FoundLine, Refusal, SearchOrder, SearchReport, from_bytes, to_bytes};
 
 /// Threads at most, however many processors there are: the disk is the same.
 const MOST_THREADS: usize = 12;
@@ -27,11 +26,11 @@ pub fn run() -> ExitCode {
     if io::stdin().lock().read_to_end(&mut order).is_err() {
         return ExitCode::FAILURE;
     }
-    let Some(order) = from_bytes(&order) else {
+    let Some(order) = SearchOrder::from_bytes(&order) else {
         return ExitCode::FAILURE;
     };
     let report = search(&order);
-    match io::stdout().lock().write_all(&to_bytes(&report)) {
+    match io::stdout().lock().write_all(&report.to_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -63,14 +62,14 @@ fn search(order: &SearchOrder) -> SearchReport {
     }
 }
 
-fn prepare(order: &SearchOrder) -> Result<(WalkParallel, RegexMatcher), Refusal> {
+fn prepare(order: &SearchOrder) -> Result<(WalkParallel, RegexMatcher), SearchRefusal> {
     let matcher = RegexMatcherBuilder::new()
         .case_insensitive(!order.is_case_sensitive)
         .fixed_strings(!order.is_pattern)
         .line_terminator(Some(b'\n'))
         .build(&order.query)
-        .map_err(|error| Refusal::Query(error.to_string()))?;
-    enter(order).map_err(|errno| Refusal::Place(errno.raw_os_error()))?;
+        .map_err(|error| SearchRefusal::Query(error.to_string()))?;
+    enter(order).map_err(|errno| SearchRefusal::Place(errno.raw_os_error()))?;
     let start = if order.place.is_empty() {
         Path::new(".")
     } else {
@@ -80,11 +79,11 @@ fn prepare(order: &SearchOrder) -> Result<(WalkParallel, RegexMatcher), Refusal>
     for glob in &order.globs {
         overrides
             .add(glob)
-            .map_err(|error| Refusal::Glob(error.to_string()))?;
+            .map_err(|error| SearchRefusal::Glob(error.to_string()))?;
     }
     let overrides = overrides
         .build()
-        .map_err(|error| Refusal::Glob(error.to_string()))?;
+        .map_err(|error| SearchRefusal::Glob(error.to_string()))?;
     let threads = match order.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         asked => asked,
@@ -359,11 +358,17 @@ mod tests {
         }
         let mut wrong = order(root, "(");
         wrong.is_pattern = true;
-        assert!(matches!(search(&wrong).refused, Some(Refusal::Query(_))));
+        assert!(matches!(
+            search(&wrong).refused,
+            Some(SearchRefusal::Query(_))
+        ));
         wrong = order(root, "x");
         wrong.globs = vec!["[".to_owned()];
-        assert!(matches!(search(&wrong).refused, Some(Refusal::Glob(_))));
+        assert!(matches!(
+            search(&wrong).refused,
+            Some(SearchRefusal::Glob(_))
+        ));
         wrong = order(&root.join("absent"), "x");
-        assert_eq!(search(&wrong).refused, Some(Refusal::Place(2)));
+        assert_eq!(search(&wrong).refused, Some(SearchRefusal::Place(2)));
     }
 }

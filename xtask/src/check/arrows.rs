@@ -12,11 +12,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("journal", &["core"]),
     ("client", &["core"]),
     ("keeper", &["core", "sandbox"]),
-    ("search", &[]),
-    (
-        "exec",
-        &["core", "sandbox", "keeper", "search", "egress", "journal"],
-    ),
+    ("search", &["keeper"]),
+    ("exec", &["core", "sandbox", "keeper", "egress", "journal"]),
     ("runtime", &["core", "exec", "journal", "visibility"]),
     (
         "server",

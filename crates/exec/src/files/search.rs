@@ -9,11 +9,10 @@ use cofferdam_core::file::{MatchBlock, MatchedLine, SearchOptions, search};
 use cofferdam_core::limits;
 use cofferdam_core::operation::{FileMatches, FilesSearched, SearchFiles};
 use cofferdam_core::spec::{CommandSpec, ProviderKind, ResourceLimits, StreamPlan};
-use cofferdam_keeper::{FileReply, FileRequest};
-use cofferdam_sandbox::FileKind;
-use cofferdam_search::{
-    FoundFile, FoundLine, Refusal, SearchOrder, SearchReport, from_bytes, to_bytes,
+use cofferdam_keeper::{
+    FileReply, FileRequest, FoundFile, FoundLine, SearchOrder, SearchRefusal, SearchReport,
 };
+use cofferdam_sandbox::FileKind;
 
 use super::path::Located;
 use super::read::{AFTER_CAP, BEFORE_CAP};
@@ -44,9 +43,9 @@ impl FileDoor<'_> {
         };
         match report.refused {
             None => Ok(self.told(report)),
-            Some(Refusal::Place(errno)) => Err(worker::refused(at.shown(), errno)),
-            Some(Refusal::Query(why)) => Err(wrong("query", why)),
-            Some(Refusal::Glob(why)) => Err(wrong("globs", why)),
+            Some(SearchRefusal::Place(errno)) => Err(worker::refused(at.shown(), errno)),
+            Some(SearchRefusal::Query(why)) => Err(wrong("query", why)),
+            Some(SearchRefusal::Glob(why)) => Err(wrong("globs", why)),
         }
     }
 
@@ -65,7 +64,7 @@ impl FileDoor<'_> {
             descriptors: vec![(program, PROGRAM)],
             ..Extra::default()
         };
-        let input = to_bytes(order);
+        let input = order.to_bytes();
         let backend = self.standing.backend();
         let ambient = self.plane.ambient();
         let until = ambient.monotonic() + TIME;
@@ -77,7 +76,7 @@ impl FileDoor<'_> {
             let why = format!("the search did not end within {} s", TIME.as_secs());
             Problem::new(ErrorCode::FileTimeout, why).with_hint("search a smaller folder")
         })?;
-        from_bytes(&output.stdout).ok_or_else(|| {
+        SearchReport::from_bytes(&output.stdout).ok_or_else(|| {
             let said = String::from_utf8_lossy(&output.stderr);
             let why = format!("the search ended without an answer: {}", said.trim());
             Problem::new(ErrorCode::Io, why)
