@@ -38,10 +38,10 @@ fn start(runtime: &Arc<Runtime>, script: &str, wait: f64) -> BackgroundStart {
         .expect("started")
 }
 
-fn wait_for(runtime: &Runtime, command: &CommandId, claim: bool) -> CommandView {
+pub(crate) fn wait_for(runtime: &Runtime, command: &CommandId, claim: bool) -> CommandView {
     let asked = WaitCommand {
         command_id: command.clone(),
-        limit_seconds: Some(30.0),
+        limit_seconds: Some(60.0),
         claim,
     };
     runtime
@@ -49,7 +49,12 @@ fn wait_for(runtime: &Runtime, command: &CommandId, claim: bool) -> CommandView 
         .expect("known")
 }
 
-fn read(runtime: &Runtime, command: &CommandId, stream: OutputView, offset: u64) -> OutputPage {
+pub(crate) fn read(
+    runtime: &Runtime,
+    command: &CommandId,
+    stream: OutputView,
+    offset: u64,
+) -> OutputPage {
     let asked = ReadOutput {
         command_id: command.clone(),
         stream,
@@ -79,7 +84,7 @@ fn shared(desk: &Desk) -> Arc<Runtime> {
 }
 
 /// Waits until something holds, and fails when it does not for long.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !holds() {
         assert!(Instant::now() < end, "{what}");

@@ -11,16 +11,6 @@ use super::host::Host;
 use super::statistics::Statistics;
 use super::{FLOOR, PROGRAM, Row, Yardstick};
 
-/// Bars that are known not to be held yet. Each read and write gives the SHA-256 of the whole file,
-/// which alone takes several times as long as reading 10 MiB does; 32 commands at once reach 0.65 to
-/// 0.70 of the floor, with two steps of the journal for each of them.
-const OPEN: &[&str] = &[
-    "32 at once, bwrap",
-    "file door, read of 10 MiB",
-    "file door, write of 10 MiB",
-    "file door, edit in 10 MiB",
-];
-
 /// All figures of one run.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -81,11 +71,6 @@ impl Absolute {
         }
     }
 
-    /// Whether it misses its bar, which is known and told.
-    fn is_open(&self) -> bool {
-        self.value.is_some() && !self.holds() && OPEN.contains(&self.name)
-    }
-
     fn holds(&self) -> bool {
         self.value.is_some_and(|value| {
             if self.at_least {
@@ -121,8 +106,6 @@ enum Verdict {
     None,
     Holds,
     Exceeds,
-    /// Exceeds, which is known and told, and not what `--check` looks for.
-    Open,
     Unmeasured,
 }
 
@@ -148,14 +131,12 @@ impl Report {
 
     /// Whether every figure was measured and is within its bar.
     pub(super) fn holds(&self) -> bool {
-        self.absolutes
-            .iter()
-            .all(|one| one.holds() || one.is_open())
+        self.absolutes.iter().all(Absolute::holds)
             && !self.rows.is_empty()
             && self
                 .rows
                 .iter()
-                .all(|row| matches!(row.verdict, Verdict::None | Verdict::Holds | Verdict::Open))
+                .all(|row| matches!(row.verdict, Verdict::None | Verdict::Holds))
     }
 
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
@@ -179,13 +160,7 @@ fn figure(row: &Row, rows: &[Row]) -> Figure {
     let more = more.filter(|_| matches!(row.yardstick, Yardstick::Over(_)));
     let verdict = match (own, more.or(ratio), row.bar) {
         (None, ..) | (_, None, Some(_)) => Verdict::Unmeasured,
-        (_, Some(figure), Some(bar)) if figure > bar => {
-            if OPEN.contains(&row.name) {
-                Verdict::Open
-            } else {
-                Verdict::Exceeds
-            }
-        }
+        (_, Some(figure), Some(bar)) if figure > bar => Verdict::Exceeds,
         (_, Some(_), Some(_)) => Verdict::Holds,
         (_, _, None) => Verdict::None,
     };
@@ -249,10 +224,10 @@ impl fmt::Display for Report {
                         Some(more) => format!(" ms more ({more:.3})"),
                         None => String::new(),
                     };
-                    let says = match row.verdict {
-                        Verdict::Holds => "",
-                        Verdict::Open => "  exceeds, still open",
-                        _ => "  EXCEEDS",
+                    let says = if row.verdict == Verdict::Holds {
+                        ""
+                    } else {
+                        "  EXCEEDS"
                     };
                     writeln!(out, "  {ratio:5.2}  {bar:5.2}{unit}{says}")?;
                 }
@@ -271,11 +246,7 @@ impl fmt::Display for Report {
                 continue;
             };
             let word = if one.at_least { "at least" } else { "at most" };
-            let says = match (one.holds(), one.is_open()) {
-                (true, _) => "",
-                (false, true) => "  missed, still open",
-                (false, false) => "  MISSED",
-            };
+            let says = if one.holds() { "" } else { "  MISSED" };
             let unit = one.unit;
             writeln!(out, "  {value:9.2} {unit}, {word} {}{says}", one.bar)?;
         }
