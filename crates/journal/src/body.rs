@@ -21,6 +21,8 @@ pub(crate) struct Prepared {
     pub(crate) content: Option<Vec<u8>>,
     /// Digests of the content store that the event names.
     pub(crate) uses: Vec<String>,
+    /// Whose numbers it counts among.
+    pub(crate) conversation: Option<ConversationId>,
 }
 
 #[derive(Serialize)]
@@ -89,6 +91,7 @@ impl Prepared {
             tail,
             content,
             uses,
+            conversation: subject.conversation.clone(),
         }
     }
 

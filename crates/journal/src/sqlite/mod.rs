@@ -7,6 +7,7 @@ mod retain;
 mod verify;
 mod write;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ use crate::journal::{
 use crate::patience::Waiting;
 use crate::signal::Signal;
 pub(crate) use retain::retained_event;
-use write::Writer;
+use write::{Turn, Writer};
 
 /// How long a reader sleeps before it looks whether another process has written.
 const POLL: Duration = Duration::from_millis(10);
@@ -45,6 +46,8 @@ pub struct SqliteJournal {
     content: ContentStore,
     ambient: Arc<dyn Ambient>,
     writer: Mutex<Writer>,
+    /// Those who wait for the writer.
+    turns: Mutex<VecDeque<Arc<Turn>>>,
     readers: Mutex<Vec<Connection>>,
     signal: Signal,
 }

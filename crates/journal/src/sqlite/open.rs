@@ -82,6 +82,7 @@ impl SqliteJournal {
             content: ContentStore::new(directory.content()),
             ambient,
             writer: Mutex::new(Writer::new(connection, version)),
+            turns: Mutex::default(),
             readers: Mutex::new(Vec::new()),
             signal: Signal::default(),
             path,

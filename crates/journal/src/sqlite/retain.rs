@@ -39,7 +39,7 @@ impl SqliteJournal {
                 // The event that says so is added first, so that the log is never empty.
                 let event = retained_event(self.ambient.as_ref(), first_pos, &anchor);
                 let prepared = Prepared::new(&event);
-                batch.append(&[event], &[prepared])?;
+                batch.append(std::iter::once(&prepared))?;
                 // What is counted in names has to be counted before it goes.
                 batch.index()?;
                 connection.execute("DELETE FROM entry WHERE pos < ?1", [first_pos as i64])?;

@@ -1,7 +1,8 @@
 //! Appending: position, number and hash in one immediate transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::BufRead;
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 use cofferdam_core::event::NewEvent;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -20,6 +21,8 @@ pub(super) struct Writer {
     pub(super) version: u32,
     known: Known,
     expects_many: bool,
+    /// Transactions so far.
+    transactions: u32,
 }
 
 /// What a writer remembers from one transaction to the next, as long as they succeed.
@@ -40,6 +43,12 @@ struct Known {
 /// Names beyond which the memory of them is begun anew.
 const NAMES_KEPT: usize = 20_000;
 
+/// Transactions after which more are to be expected: those of a short run are fewer.
+const TRANSACTIONS_OF_MANY: u32 = 64;
+
+/// Callers whose events go into one transaction at most, so that none waits for long.
+const CALLERS_AT_ONCE: usize = 32;
+
 impl Writer {
     pub(super) fn new(connection: Connection, version: u32) -> Self {
         Self {
@@ -47,10 +56,11 @@ impl Writer {
             version,
             known: Known::default(),
             expects_many: false,
+            transactions: 0,
         }
     }
 
-    /// Prepares for many events at a time.
+    /// Prepares for many events.
     fn expect_many(&mut self) -> Result<(), rusqlite::Error> {
         if !self.expects_many {
             self.expects_many = true;
@@ -94,7 +104,23 @@ impl Writer {
             self.known = Known::default();
             let _ = self.connection.execute_batch("ROLLBACK");
         }
+        self.transactions = self.transactions.saturating_add(1);
+        if self.transactions == TRANSACTIONS_OF_MANY {
+            // A log of the shorter kind is only moved more often.
+            let _ = self.expect_many();
+        }
         result
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.expects_many {
+            // The next start is spared a long log; it reads one where this fails.
+            let _ = self
+                .connection
+                .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        }
     }
 }
 
@@ -103,6 +129,14 @@ impl Known {
         self.seqs.clear();
         self.seen = 0;
     }
+}
+
+/// Events of one caller that wait to be written.
+#[derive(Debug)]
+pub(super) struct Turn {
+    events: Arc<[Prepared]>,
+    /// Where they went, once they are written.
+    places: OnceLock<Vec<Appended>>,
 }
 
 /// One transaction in which events are added.
@@ -196,21 +230,20 @@ impl Batch<'_> {
     }
 
     /// Adds prepared events at the end.
-    pub(super) fn append(
+    pub(super) fn append<'p>(
         &mut self,
-        events: &[NewEvent],
-        prepared: &[Prepared],
+        events: impl Iterator<Item = &'p Prepared> + Clone,
     ) -> Result<Vec<Appended>, rusqlite::Error> {
         let (before, mut hash) = self.newest()?;
         let indexed = self.indexed(before)?;
         let epoch = self.epoch(before)?;
-        if events.iter().any(|one| one.subject.conversation.is_some()) {
+        if events.clone().any(|one| one.conversation.is_some()) {
             self.learn_numbers(before, indexed)?;
         }
-        let mut places = Vec::with_capacity(events.len());
-        for (event, prepared) in events.iter().zip(prepared) {
+        let mut places = Vec::with_capacity(events.size_hint().0);
+        for prepared in events {
             let pos = before + 1 + places.len() as u64;
-            let seq = match &event.subject.conversation {
+            let seq = match &prepared.conversation {
                 Some(conversation) => self.next_seq(conversation.as_str())?,
                 None => 0,
             };
@@ -247,7 +280,7 @@ impl SqliteJournal {
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        let prepared: Vec<Prepared> = events.iter().map(Prepared::new).collect();
+        let prepared: Arc<[Prepared]> = events.iter().map(Prepared::new).collect();
         let put_contents = || {
             prepared
                 .iter()
@@ -255,19 +288,62 @@ impl SqliteJournal {
                 .try_for_each(|(bytes, digest)| self.content.put(digest, bytes))
         };
         put_contents()?;
-        let mut writer = self.writer();
-        if events.len() as u64 >= TAIL_EVENTS {
-            writer.expect_many().map_err(self.failed("append to"))?;
-        }
-        let places = writer
-            .transaction(|batch| batch.append(events, &prepared))
-            .map_err(self.failed("append to"))?;
-        drop(writer);
+        let places = self.take_turn(&prepared)?;
         self.waiting.succeeded();
         // Retention may have taken an equal body away just before this event came to name it.
         put_contents()?;
         self.signal.raise();
         Ok(places)
+    }
+
+    /// Writes events once the writer is free, or learns that whoever had it before wrote them, too:
+    /// those who wait at the same time share a transaction.
+    fn take_turn(&self, prepared: &Arc<[Prepared]>) -> Result<Vec<Appended>, JournalError> {
+        let turn = Arc::new(Turn {
+            events: Arc::clone(prepared),
+            places: OnceLock::new(),
+        });
+        self.turns().push_back(Arc::clone(&turn));
+        let mut writer = self.writer();
+        if let Some(places) = turn.places.get() {
+            return Ok(places.clone());
+        }
+        let with: Vec<Arc<Turn>> = {
+            let mut turns = self.turns();
+            // Nobody but who holds the writer takes turns away, so this one is still there.
+            turns.retain(|other| !Arc::ptr_eq(other, &turn));
+            let others = turns.len().min(CALLERS_AT_ONCE - 1);
+            std::iter::once(Arc::clone(&turn))
+                .chain(turns.drain(..others))
+                .collect()
+        };
+        let count: usize = with.iter().map(|turn| turn.events.len()).sum();
+        if count as u64 >= TAIL_EVENTS {
+            writer.expect_many().map_err(self.failed("append to"))?;
+        }
+        let together = writer
+            .transaction(|batch| batch.append(with.iter().flat_map(|turn| turn.events.iter())));
+        let places = match together {
+            Ok(places) => places,
+            Err(error) => {
+                // The others try it themselves, and learn their own fate.
+                self.turns().extend(with.into_iter().skip(1));
+                return Err(self.failed("append to")(error));
+            }
+        };
+        let mut rest = places.into_iter();
+        let own = rest.by_ref().take(turn.events.len()).collect();
+        for other in &with[1..] {
+            let theirs = rest.by_ref().take(other.events.len()).collect();
+            // Only who holds the writer fills it, and only once.
+            let _ = other.places.set(theirs);
+        }
+        Ok(own)
+    }
+
+    fn turns(&self) -> MutexGuard<'_, VecDeque<Arc<Turn>>> {
+        // Whole after every statement that changes it.
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn import_lines(&self, lines: &mut dyn BufRead) -> Result<Head, JournalError> {

@@ -273,8 +273,19 @@ fn a_journal_that_stays_locked_is_said_to_be() {
         .expect_err("refused");
     assert_eq!(refused.code(), ErrorCode::JournalLocked);
     assert_eq!(journal.head().expect("reading goes on").pos, 0);
+    // Each of those who waited together is refused, and nothing of theirs is written later.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let refused = journal.append(std::slice::from_ref(&made));
+                let refused = refused.expect_err("refused");
+                assert_eq!(refused.code(), ErrorCode::JournalLocked);
+            });
+        }
+    });
     holder.execute_batch("ROLLBACK").expect("let go");
     assert_eq!(journal.append(&[made]).expect("room")[0].pos, 1);
+    assert_eq!(journal.head().expect("readable").pos, 1);
 }
 
 #[test]

@@ -60,14 +60,21 @@ fn threads_append_at_once_without_a_hole() {
             scope.spawn(move || {
                 let ambient = SystemAmbient::new();
                 let conversation = format!("conv_{}", number % 3);
-                for _ in 0..20 {
-                    let made = task_event(&ambient, "task.state", &conversation, "task_1");
-                    journal.append(&[made]).expect("room");
+                for turn in 0..20 {
+                    let event = || task_event(&ambient, "task.state", &conversation, "task_1");
+                    let made: Vec<_> = (0..=turn % 3).map(|_| event()).collect();
+                    let places = journal.append(&made).expect("room");
+                    assert_eq!(places.len(), made.len());
+                    // Whoever wrote them, each learns where its own went.
+                    for (place, made) in places.iter().zip(&made) {
+                        let found = journal.get(place.pos).expect("readable").expect("there");
+                        assert_eq!((&found.id, found.seq), (&made.id, place.seq));
+                    }
                 }
             });
         }
     });
-    assert_eq!(check_numbers(directory.path()), 400);
+    assert_eq!(check_numbers(directory.path()), 20 * (7 + 2 * 7 + 3 * 6));
 }
 
 #[test]

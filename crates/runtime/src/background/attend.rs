@@ -1,7 +1,7 @@
 //! Listening for what other processes ask of the commands of this one.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam_core::error::Problem;
 use cofferdam_core::event::{EventFilter, Subject, event_type};
@@ -16,8 +16,10 @@ use crate::scribe::Line;
 
 /// How long the listener sleeps before it looks whether its runtime is still there.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The least time between two looks; a request to end a command waits no longer than that.
+const GATHER: Duration = Duration::from_millis(10);
 /// How often output is looked for that has been kept for its time.
-const SWEEP_EVERY: u32 = 2 * 3600;
+const SWEEP_EVERY: Duration = Duration::from_hours(1);
 
 impl Runtime {
     /// Listens from now on for requests of other processes to end commands of this one, for as long
@@ -81,31 +83,32 @@ impl Runtime {
                 self.obey(&id, force);
             }
         }
-        Ok(page.events.last().map_or(after, |event| event.pos))
+        // All up to the head has been looked through: it is not looked at a second time.
+        Ok(page.next().unwrap_or(page.head.pos))
     }
 }
 
 /// Listens until the runtime is gone.
 fn listen(runtime: &Weak<Runtime>, mut after: u64) {
-    let mut turns = 0_u32;
-    let mut seen = after;
+    let mut swept: Option<Instant> = None;
     while let Some(runtime) = runtime.upgrade() {
         // A journal that cannot be read now may be later: until then nothing is heard.
         if let Ok(next) = runtime.hear(after) {
             after = next;
         }
-        if turns.is_multiple_of(SWEEP_EVERY) {
+        if swept.is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY) {
+            swept = Some(Instant::now());
             let kept = Duration::from_secs(limits::OUTPUT_KEPT_SECONDS);
             let _ = runtime.expire_output(kept);
             let kept = Duration::from_secs(limits::TERMINAL_RECORDINGS_SECONDS);
             let _ = runtime.expire_recordings(kept, limits::TERMINAL_RECORDINGS_BYTES);
         }
-        turns = turns.wrapping_add(1);
         let journal = Arc::clone(runtime.journal());
         drop(runtime);
-        match journal.wait_beyond(seen.max(after), LOOK_AGAIN) {
-            Ok(head) => seen = head.pos,
-            Err(_) => std::thread::sleep(LOOK_AGAIN),
+        // Many commands write many events: they are looked through together.
+        std::thread::sleep(GATHER);
+        if journal.wait_beyond(after, LOOK_AGAIN).is_err() {
+            std::thread::sleep(LOOK_AGAIN);
         }
     }
 }
