@@ -63,6 +63,10 @@ codes! {
     BwrapFailed = "bwrap_failed";
     /// bubblewrap, or what stands in its place, does not answer.
     BwrapHung = "bwrap_hung";
+    /// No container engine answers.
+    EngineMissing = "engine_missing";
+    /// The container engine refused, or the container did not start.
+    EngineFailed = "engine_failed";
     /// The kernel's Landlock is too old or switched off.
     LandlockUnavailable = "landlock_unavailable";
     /// The workspace may not be used as one.

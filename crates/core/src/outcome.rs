@@ -250,6 +250,8 @@ pub enum LimitHolder {
     CgroupV1,
     /// The kernel's limits of one process: for each process by itself; of tasks, for all of the user.
     Rlimit,
+    /// The engine of the container: for everything in it together.
+    Engine,
     /// The plane itself.
     Plane,
 }

@@ -43,6 +43,11 @@ impl ProviderKind {
             Self::Memory => "memory",
         }
     }
+
+    /// Tells whether commands get a view of their own, by mounts, with namespaces around it.
+    pub const fn has_view(self) -> bool {
+        matches!(self, Self::Bwrap | Self::Container)
+    }
 }
 
 impl std::fmt::Display for ProviderKind {
@@ -331,6 +336,8 @@ pub enum Mechanism {
     NoNewPrivileges,
     /// Control groups.
     Cgroup,
+    /// A container engine's own confinement: no capabilities, its filter, a read-only root.
+    ContainerEngine,
     /// Resource limits of the process.
     Rlimit,
     /// Snapshot before and comparison after.

@@ -101,7 +101,7 @@ pub(crate) fn guess(output: &str, spec: &EnclosureSpec) -> Vec<Hint> {
 fn is_apart(service: &ReachAddress, spec: &EnclosureSpec) -> bool {
     let sockets = service.sockets();
     let reached = |one: &ReachAddress| one.sockets().iter().any(|at| sockets.contains(at));
-    spec.provider == ProviderKind::Bwrap
+    spec.provider.has_view()
         && spec.network != Network::Full
         && !spec.ports.reach.iter().any(reached)
 }

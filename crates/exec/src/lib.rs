@@ -11,6 +11,7 @@ mod backend;
 mod background;
 #[cfg(feature = "testing")]
 pub mod conformance;
+mod container;
 mod control;
 mod enclosure;
 mod files;

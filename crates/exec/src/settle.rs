@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::background;
+use crate::container;
 use crate::files;
 use crate::plane::{new_event, quarantine};
 use crate::protect::{self, Change};
@@ -77,6 +78,7 @@ pub(crate) fn dead_planes(
         if !events.is_empty() {
             journal.append(&events).map_err(told)?;
         }
+        container::clear_of(data.path(), dead.record().lease.as_str());
         dead.bury().map_err(told)?;
         any = true;
     }

@@ -6,6 +6,8 @@
 mod cases;
 #[path = "main/conformance.rs"]
 mod conformance;
+#[path = "main/engine.rs"]
+mod engine;
 #[path = "main/home.rs"]
 mod home;
 #[path = "main/kills.rs"]

@@ -43,6 +43,6 @@ pub use protocol::{
     SignalTarget, SpawnRequest, SupervisorReply, SupervisorRequest,
 };
 pub use search::{FoundFile, FoundLine, SearchOrder, SearchRefusal, SearchReport};
-pub use serve::run;
+pub use serve::{connect, run};
 pub use terminal::{TERMINAL_DONE, TERMINAL_MESSAGE, TERMINAL_UNDO, guard_terminal};
 pub use undo::{UNDO_HEAD, UndoName, UndoNode, UndoTable};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,6 +24,24 @@ use crate::undo;
 
 const SWEEP: Duration = Duration::from_secs(2);
 const BACKLOG: i32 = 128;
+
+/// Connects to the socket on which the plane waits, and gives the number of the channel.
+///
+/// # Errors
+///
+/// The system's, when nobody waits there.
+pub fn connect(path: &str) -> std::io::Result<RawFd> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // The numbers below are the standard streams'; whoever starts us may have left them closed.
+    let socket = rustix::io::fcntl_dupfd_cloexec(&socket, 3)?;
+    rustix::net::connect(&socket, &rustix::net::SocketAddrUnix::new(path)?)?;
+    Ok(socket.into_raw_fd())
+}
 
 /// Runs the keeper on the channel with this number until the channel closes.
 ///

@@ -25,6 +25,8 @@ mod bwrap;
 mod capabilities;
 mod cgroup;
 mod child;
+#[cfg(feature = "plan")]
+mod container;
 mod error;
 mod foreground;
 mod landlock;
@@ -55,6 +57,8 @@ pub use cgroup::{
     ControlGroup, ControlTrees, GroupDirectory, GroupEvents, GroupLimits, GroupPlan, Hierarchy,
     remove_control_group,
 };
+#[cfg(feature = "plan")]
+pub use container::{CONTAINER_STAGING, ContainerMount, ContainerPlan, RootEntry, container_plan};
 pub use error::{SandboxError, Step};
 pub use foreground::{ForegroundLook, ForegroundSleep, ForegroundWatch, signal_group};
 pub use landlock::{

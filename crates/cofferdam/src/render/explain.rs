@@ -134,6 +134,7 @@ pub(crate) fn mechanism(mechanism: Mechanism) -> &'static str {
         Mechanism::Seccomp => "seccomp",
         Mechanism::NoNewPrivileges => "no_new_privs",
         Mechanism::Cgroup => "control group",
+        Mechanism::ContainerEngine => "container engine",
         Mechanism::Rlimit => "rlimit",
         Mechanism::SnapshotUndo => "snapshot and undo",
         Mechanism::Supervisor => "supervisor",

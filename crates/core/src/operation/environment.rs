@@ -401,6 +401,7 @@ const fn mechanism(one: Mechanism) -> &'static str {
         Mechanism::Seccomp => "seccomp",
         Mechanism::NoNewPrivileges => "no_new_privs",
         Mechanism::Cgroup => "control groups",
+        Mechanism::ContainerEngine => "a container engine without capabilities",
         Mechanism::Rlimit => "resource limits",
         Mechanism::SnapshotUndo => "undoing of changes to protected names",
         Mechanism::Supervisor => "a supervisor",

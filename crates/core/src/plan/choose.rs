@@ -125,7 +125,8 @@ fn check_enforceable(
         ProviderKind::Direct => check_direct(policy),
         ProviderKind::Landlock => check_landlock(policy, facts),
         ProviderKind::Bwrap => check_bwrap(policy, facts),
-        ProviderKind::Container | ProviderKind::Microvm | ProviderKind::Memory => Ok(()),
+        ProviderKind::Container => check_container(policy),
+        ProviderKind::Microvm | ProviderKind::Memory => Ok(()),
     }
 }
 
@@ -259,6 +260,18 @@ fn check_bwrap(policy: &EffectivePolicy, facts: &HostFacts) -> Result<(), Proble
             "the kernel does not bound the number of root's processes without a control group",
         )
         .with_hint("run as an ordinary user, or leave the limit out"));
+    }
+    Ok(())
+}
+
+fn check_container(policy: &EffectivePolicy) -> Result<(), Problem> {
+    if policy.allow.nested_sandbox.value {
+        return Err(unenforceable(
+            ProviderKind::Container,
+            "allow.nested_sandbox",
+            "the engine's own filter refuses namespaces inside",
+        )
+        .with_hint("choose --provider bwrap"));
     }
     Ok(())
 }

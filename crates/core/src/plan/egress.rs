@@ -23,7 +23,7 @@ pub(super) fn egress(
     provider: ProviderKind,
     network: Network,
 ) -> Option<EgressSpec> {
-    if provider != ProviderKind::Bwrap || network != Network::Restricted {
+    if !provider.has_view() || network != Network::Restricted {
         return None;
     }
     let mut allow = expand(&policy.network_allow, facts);

@@ -45,7 +45,7 @@ pub fn prepare(
     let decision = choose_provider(policy, facts)?;
     let provider = decision.provider;
     let network = decision.network;
-    let has_mounts = provider == ProviderKind::Bwrap;
+    let has_mounts = provider.has_view();
     let view = if has_mounts || provider == ProviderKind::Memory {
         view.clone()
     } else {
@@ -71,7 +71,7 @@ pub fn prepare(
     let protections = protections(policy, &view, facts, provider);
     let scopes = facts.landlock_abi >= SCOPES_SINCE;
     let (steps, caches) = match provider {
-        ProviderKind::Bwrap => mounts(policy, &view, facts, &reach, &protections, network),
+        ProviderKind::Bwrap | ProviderKind::Container => mounts(policy, &view, facts, &reach, &protections, network),
         ProviderKind::Landlock | ProviderKind::Direct => {
             (private_places(provider, facts, scratch), Vec::new())
         }
@@ -85,7 +85,7 @@ pub fn prepare(
             !policy.allow.signal_peers.value,
             scratch,
         ),
-        ProviderKind::Bwrap => LandlockSpec {
+        ProviderKind::Bwrap | ProviderKind::Container => LandlockSpec {
             paths: Vec::new(),
             deny_tcp: false,
             scope_signals: scopes && !policy.allow.signal_peers.value,
@@ -94,13 +94,14 @@ pub fn prepare(
         _ => LandlockSpec::default(),
     };
     let seccomp = SeccompSpec {
-        enabled: matches!(provider, ProviderKind::Bwrap | ProviderKind::Landlock),
+        enabled: provider.has_view() || provider == ProviderKind::Landlock,
         sockets: match (provider, network) {
             (ProviderKind::Landlock, Network::Full) => SocketFamilies::HostPairs,
             (ProviderKind::Landlock, _) => SocketFamilies::PairsOnly,
-            (ProviderKind::Bwrap, Network::None | Network::Restricted) => {
-                SocketFamilies::Namespaced
-            }
+            (
+                ProviderKind::Bwrap | ProviderKind::Container,
+                Network::None | Network::Restricted,
+            ) => SocketFamilies::Namespaced,
             _ => SocketFamilies::Host,
         },
         nested_sandbox: policy.allow.nested_sandbox.value,
@@ -278,9 +279,13 @@ fn mechanisms(
     limited: bool,
 ) -> Vec<Mechanism> {
     let mut list = match provider {
-        ProviderKind::Bwrap => {
+        ProviderKind::Bwrap | ProviderKind::Container => {
+            let own = match provider {
+                ProviderKind::Bwrap => Mechanism::UserNamespace,
+                _ => Mechanism::ContainerEngine,
+            };
             let mut list = vec![
-                Mechanism::UserNamespace,
+                own,
                 Mechanism::MountNamespace,
                 Mechanism::PidNamespace,
                 Mechanism::OtherNamespaces,
@@ -372,7 +377,7 @@ fn gaps(
                 list.push(gap("env_files", ".env files of the workspace can be read"));
             }
         }
-        ProviderKind::Bwrap if facts.landlock_abi < SCOPES_SINCE => {
+        ProviderKind::Bwrap | ProviderKind::Container if facts.landlock_abi < SCOPES_SINCE => {
             list.push(gap(
                 "supervisor_signals",
                 "a command may end its own supervisor; the enclosure is then closed",
@@ -386,7 +391,7 @@ fn gaps(
         }
         _ => {}
     }
-    let is_walled = matches!(provider, ProviderKind::Bwrap | ProviderKind::Landlock);
+    let is_walled = provider.has_view() || provider == ProviderKind::Landlock;
     if is_walled
         && policy.caches.value == Caches::Private
         && !has_layers(policy, facts, provider)

@@ -65,7 +65,7 @@ pub(super) fn protections(
     facts: &HostFacts,
     provider: ProviderKind,
 ) -> Vec<Protection> {
-    let can_prevent = provider == ProviderKind::Bwrap;
+    let can_prevent = provider.has_view();
     let read_only = policy.workspace.value == Access::Read;
     let mut list = Vec::new();
     if matches!(provider, ProviderKind::Direct | ProviderKind::Memory) {

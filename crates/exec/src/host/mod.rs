@@ -101,6 +101,7 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
         data_dir,
         &owner.identity,
         surroundings.get("PATH"),
+        surroundings.get("DOCKER_HOST"),
         &[root, data_dir],
     );
     let mut network = dev_hosts::look(&dev_hosts::Look {

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use cofferdam_core::bytes::BytePath;
@@ -13,6 +14,8 @@ use cofferdam_sandbox::{
     BwrapProblem, LANDLOCK_ABI_WANTED, bwrap_version, find_program, landlock_abi, probe_bwrap,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::container::found_socket;
 
 /// `f_type` of file systems on which no overlay can have its upper layer.
 const NO_UPPER: &[i64] = &[
@@ -51,6 +54,7 @@ pub(super) fn probe(
     data_dir: &Path,
     identity: &Identity,
     path: Option<&OsStr>,
+    docker_host: Option<&OsStr>,
     distrusted: &[&Path],
 ) -> Probed {
     let kernel = rustix::system::uname()
@@ -68,6 +72,7 @@ pub(super) fn probe(
         plain(ProviderKind::Direct, None),
         bwrap(data_dir, identity, path, distrusted, &kernel),
         plain(ProviderKind::Landlock, landlock_problem(abi)),
+        engine(docker_host),
         plain(ProviderKind::Memory, None),
     ];
     Probed {
@@ -88,6 +93,33 @@ fn landlock_problem(abi: u32) -> Option<Problem> {
         Problem::new(ErrorCode::LandlockUnavailable, found)
             .with_hint("use a kernel from 6.12 on with landlock in the lsm= list")
     })
+}
+
+/// Tells whether an engine for containers listens. What it can do shows when a container is put up:
+/// to put one up for each look would cost everybody who never asks for one.
+fn engine(docker_host: Option<&OsStr>) -> ProviderFacts {
+    let mut facts = ProviderFacts {
+        provider: ProviderKind::Container,
+        problem: None,
+        program: None,
+        version: None,
+    };
+    let missing = |message: String| {
+        Problem::new(ErrorCode::EngineMissing, message)
+            .with_hint("start Docker or Podman, or name its socket: DOCKER_HOST=unix:///PATH")
+    };
+    let uid = rustix::process::geteuid().as_raw();
+    let Some(socket) = found_socket(docker_host, uid) else {
+        let message = "no Docker or Podman engine listens on this machine";
+        facts.problem = Some(missing(message.to_owned()));
+        return facts;
+    };
+    if let Err(error) = UnixStream::connect(&socket) {
+        let message = format!("the engine at {} cannot be reached: {error}", socket.display());
+        facts.problem = Some(missing(message));
+    }
+    facts.program = Some(BytePath::from(socket));
+    facts
 }
 
 /// Tells a refusal of bubblewrap with its code and remedy.

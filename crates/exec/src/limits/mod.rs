@@ -29,7 +29,12 @@ pub(crate) fn plan(
             .tasks
             .map(|tasks| tasks.saturating_add(OWN_TASKS)),
     };
-    if limits == GroupLimits::default() || spec.provider == ProviderKind::Memory {
+    // An engine makes a group of its own for each container.
+    let has_own = matches!(
+        spec.provider,
+        ProviderKind::Memory | ProviderKind::Container
+    );
+    if limits == GroupLimits::default() || has_own {
         return None;
     }
     trees().plan(name, limits)
@@ -53,13 +58,21 @@ impl Limiter {
         let mut each = asked.clone();
         let memory = group.as_ref().and_then(ControlGroup::memory);
         let tasks = group.as_ref().and_then(ControlGroup::tasks);
-        if memory.is_some() {
+        let by_engine = spec.provider == ProviderKind::Container;
+        if memory.is_some() || by_engine {
             // Programs that reserve much and use little would fail for nothing.
             each.memory_bytes = None;
         }
-        if tasks.is_some() {
+        if tasks.is_some() || by_engine {
             each.tasks = None;
         }
+        let held = |hierarchy| {
+            if by_engine {
+                LimitHolder::Engine
+            } else {
+                held(hierarchy)
+            }
+        };
         let root = spec.identity.uid == 0;
         let effective = [
             (
@@ -71,9 +84,7 @@ impl Limiter {
                 LimitedResource::Tasks,
                 asked.tasks,
                 // The kernel does not count root's processes.
-                tasks.map_or((!root).then_some(LimitHolder::Rlimit), |one| {
-                    Some(held(Some(one)))
-                }),
+                (tasks.is_some() || by_engine || !root).then(|| held(tasks)),
             ),
             (
                 LimitedResource::Cpu,
@@ -134,20 +145,18 @@ impl Limiter {
     /// Gives what each process of a command is bounded by itself.
     pub(crate) fn of_process(&self, command: &ResourceLimits) -> Vec<Limit> {
         let mut command = command.clone();
-        if self.group.is_some() {
-            // What the group bounds is bounded once.
-            let own = |one: LimitedResource| {
-                let holds = |held: &&LimitInEffect| {
-                    held.limit == one && held.by != Some(LimitHolder::Rlimit)
-                };
-                self.effective.iter().any(|held| holds(&held))
+        // What a group bounds is bounded once.
+        let own = |one: LimitedResource| {
+            let holds = |held: &&LimitInEffect| {
+                held.limit == one && held.by != Some(LimitHolder::Rlimit)
             };
-            if own(LimitedResource::Memory) {
-                command.memory_bytes = None;
-            }
-            if own(LimitedResource::Tasks) {
-                command.tasks = None;
-            }
+            self.effective.iter().any(|held| holds(&held))
+        };
+        if own(LimitedResource::Memory) {
+            command.memory_bytes = None;
+        }
+        if own(LimitedResource::Tasks) {
+            command.tasks = None;
         }
         merged(&self.each, &command)
     }

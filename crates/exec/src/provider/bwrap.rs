@@ -90,6 +90,7 @@ pub(super) fn enclose(
         inner: std::sync::OnceLock::new(),
         complaint: Some(complaint),
         undo: None,
+        _container: None,
         _layers: Some(layers),
     };
     // Held until the keeper has answered: dropping it takes everything down again.

@@ -11,7 +11,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::limits;
 use cofferdam_core::outcome::EndedBy;
-use cofferdam_core::spec::{CommandSpec, EnclosureSpec, Mount, Network, ProviderKind, Variable};
+use cofferdam_core::spec::{CommandSpec, EnclosureSpec, Mount, Network, Variable};
 use cofferdam_keeper::{
     ChannelError, ClientError, FileClient, KeeperClient, SpawnRequest, SupervisorClient,
     SupervisorReply,
@@ -23,6 +23,7 @@ use rustix::process::Pid;
 
 use super::Occupancy;
 use super::bwrap::{Complaint, inner};
+use super::container::Container;
 use super::inner::InnerFiles;
 use super::scratch::CacheLayers;
 use super::supervised::SupervisedCommand;
@@ -85,6 +86,8 @@ pub(crate) struct Process {
     pub(super) complaint: Option<Complaint>,
     /// What the keeper is told, so that it can put protected names back.
     pub(super) undo: Option<LastUndo>,
+    /// The container around it.
+    pub(super) _container: Option<Container>,
     /// The cache layers that are mounted inside: free again when the processes are gone.
     pub(super) _layers: Option<CacheLayers>,
 }
@@ -98,6 +101,7 @@ impl Process {
             inner: OnceLock::new(),
             complaint: None,
             undo: None,
+            _container: None,
             _layers: None,
         }
     }
@@ -146,9 +150,9 @@ impl KeeperBackend {
             environment: spec.environment.clone(),
             limiter,
             terminal_rule: !spec.landlock.paths.is_empty(),
-            namespace: spec.provider == ProviderKind::Bwrap,
+            namespace: spec.provider.has_view(),
             private: private_places(spec),
-            network: spec.provider == ProviderKind::Bwrap && spec.network != Network::Full,
+            network: spec.provider.has_view() && spec.network != Network::Full,
             listeners: Mutex::default(),
             unanswered: occupancy == Occupancy::One,
         }))

@@ -1,6 +1,7 @@
 //! The providers: who puts the walls up, and by which hand the keeper inside is reached.
 
 mod bwrap;
+mod container;
 mod host;
 mod inner;
 mod keeper;
@@ -60,7 +61,8 @@ pub(crate) fn enclose(
                 "the memory provider needs a script, which only an embedding program gives",
             )),
         },
-        ProviderKind::Container | ProviderKind::Microvm => Err(Problem::new(
+        ProviderKind::Container => container::enclose(plane, spec, limiter),
+        ProviderKind::Microvm => Err(Problem::new(
             ErrorCode::ProviderUnavailable,
             format!("this version has no {} provider", spec.provider),
         )

@@ -3,9 +3,14 @@
 use cofferdam_core::spec::ProviderKind;
 use cofferdam_exec::conformance::{Candidate, Verdict, run_all};
 
-use crate::smoke::{default_spec, plane};
+use crate::engine::TestEngine;
+use crate::smoke::{Outside, plane, planned};
 
 fn every_promise_is_kept(provider: ProviderKind) {
+    kept_with(provider, None);
+}
+
+fn kept_with(provider: ProviderKind, docker_host: Option<String>) {
     let data = tempfile::tempdir().expect("a directory");
     let workspace = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let outside = tempfile::tempdir_in("/var/tmp").expect("a directory");
@@ -18,7 +23,15 @@ fn every_promise_is_kept(provider: ProviderKind) {
         workspace: workspace.path().canonicalize().expect("a path"),
         outside: outside.path().to_owned(),
         spec: Box::new(move |workspace, provider| {
-            default_spec(provider, workspace, &data_dir, &home_dir)
+            planned(
+                provider,
+                &Outside {
+                    workspace,
+                    data: &data_dir,
+                    home: &home_dir,
+                    docker_host: docker_host.as_deref(),
+                },
+            )
         }),
     };
     let reports = run_all(&candidate);
@@ -43,6 +56,13 @@ fn landlock_conforms() {
 #[test]
 fn bwrap_conforms() {
     every_promise_is_kept(ProviderKind::Bwrap);
+}
+
+#[test]
+fn container_conforms() {
+    if let Some(engine) = TestEngine::start() {
+        kept_with(ProviderKind::Container, Some(engine.host()));
+    }
 }
 
 #[test]

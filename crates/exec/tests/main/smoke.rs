@@ -32,11 +32,40 @@ pub(crate) fn default_spec(
     data: &std::path::Path,
     home: &std::path::Path,
 ) -> EnclosureSpec {
+    planned(
+        provider,
+        &Outside {
+            workspace,
+            data,
+            home,
+            docker_host: None,
+        },
+    )
+}
+
+/// What stands around a plan.
+pub(crate) struct Outside<'a> {
+    pub(crate) workspace: &'a std::path::Path,
+    pub(crate) data: &'a std::path::Path,
+    pub(crate) home: &'a std::path::Path,
+    /// The engine for containers, as its own client would be told of it.
+    pub(crate) docker_host: Option<&'a str>,
+}
+
+/// The same with all that stands around it.
+pub(crate) fn planned(provider: ProviderKind, outside: &Outside<'_>) -> EnclosureSpec {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let Outside {
+        workspace,
+        data,
+        home,
+        docker_host,
+    } = *outside;
     let surroundings = host::Surroundings::new(
         [
             ("HOME", home.as_os_str()),
             ("PATH", "/usr/local/bin:/usr/bin:/bin".as_ref()),
+            ("DOCKER_HOST", docker_host.unwrap_or_default().as_ref()),
         ],
         workspace,
     );
@@ -47,6 +76,7 @@ pub(crate) fn default_spec(
             ProviderKind::Direct => ProviderChoice::Direct,
             ProviderKind::Landlock => ProviderChoice::Landlock,
             ProviderKind::Bwrap => ProviderChoice::Bwrap,
+            ProviderKind::Container => ProviderChoice::Container,
             _ => ProviderChoice::Memory,
         }),
         ..PolicyDocument::default()

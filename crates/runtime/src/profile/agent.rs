@@ -186,7 +186,7 @@ impl Agent {
         if let Some(layer) = &self.layer {
             let home = BytePath::from(layer.home());
             view = view.with(home.clone(), facts.owner.home.clone(), Access::Write);
-            if choose_provider(&policy, facts)?.provider != ProviderKind::Bwrap {
+            if !choose_provider(&policy, facts)?.provider.has_view() {
                 let home = Sourced::new(home.to_text().into_owned(), Layer::BuiltIn);
                 policy.env.set.insert("HOME".to_owned(), home);
             }
