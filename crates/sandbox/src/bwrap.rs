@@ -339,14 +339,14 @@ pub fn start_bwrap(start: &BwrapStart<'_>) -> Result<Spawned, SandboxError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use cofferdam_core::spec::{
         CacheOverlay, Identity, LandlockSpec, ProviderKind, ResourceLimits,
     };
 
     use super::*;
 
-    fn spec() -> EnclosureSpec {
+    pub(crate) fn spec() -> EnclosureSpec {
         let bind = |path: &str, access| Mount::Bind {
             source: path.into(),
             target: path.into(),

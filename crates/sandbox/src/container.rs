@@ -215,3 +215,74 @@ pub fn container_plan(spec: &EnclosureSpec) -> ContainerPlan {
     plan.masked.dedup();
     plan
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bwrap::tests::spec;
+
+    fn lines(plan: &ContainerPlan) -> String {
+        let access = |writable: bool| if writable { "rw" } else { "ro" };
+        let root = plan.root.iter().map(|entry| match entry {
+            RootEntry::Directory { path, mode } => format!("directory {path} {mode:o}"),
+            RootEntry::Link { path, link } => format!("link {path} -> {link}"),
+        });
+        let mounts = plan.mounts.iter().map(|mount| match mount {
+            ContainerMount::Host {
+                source,
+                target,
+                writable,
+                ..
+            } => format!("host {source} {target} {}", access(*writable)),
+            ContainerMount::Content { index, target } => format!("content {index} {target}"),
+            ContainerMount::Memory {
+                target,
+                mode,
+                read_only,
+            } => format!("memory {target} {mode:o} {}", access(!read_only)),
+        });
+        root.chain(mounts).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_plan_becomes_what_an_engine_mounts_parents_first() {
+        let mut spec = spec();
+        spec.mounts.extend([
+            Mount::Directory {
+                target: "/tmp/private".into(),
+                mode: 0o700,
+            },
+            Mount::Mask {
+                target: "/proc/kpagecount".into(),
+                directory: false,
+            },
+            // Inside of /proc an engine mounts nothing; this one it makes read-only itself.
+            Mount::Bind {
+                source: "/proc/sys".into(),
+                target: "/proc/sys".into(),
+                access: Access::Read,
+                optional: true,
+            },
+            // Nor does it make links in what is mounted.
+            Mount::Symlink {
+                link: "/srv/work".into(),
+                target: "/tmp/name".into(),
+            },
+        ]);
+        let plan = container_plan(&spec);
+        insta::assert_snapshot!(lines(&plan), @r"
+        link /lib -> usr/lib
+        memory /sys 555 ro
+        host /usr /usr ro
+        memory /tmp 1777 rw
+        host /srv/work /srv/work rw
+        content 0 /etc/hosts
+        memory /tmp/private 700 rw
+        host /dev/null /srv/work/.env ro
+        memory /srv/work/private 555 ro
+        ");
+        assert_eq!(plan.contents, [BytePath::from("127.0.0.1 x")]);
+        assert!(plan.masked.contains(&"/proc/kpagecount".to_owned()));
+        assert!(!plan.shares_network);
+    }
+}

@@ -20,7 +20,7 @@ pub(crate) enum ProviderChoice {
     Direct,
     /// Nothing is real: for tests
     Memory,
-    /// Docker or Podman (not in this version)
+    /// A container of Docker or Podman that holds what bwrap would show
     Container,
     /// A guest of its own (not in this version)
     Microvm,

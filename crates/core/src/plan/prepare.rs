@@ -71,7 +71,9 @@ pub fn prepare(
     let protections = protections(policy, &view, facts, provider);
     let scopes = facts.landlock_abi >= SCOPES_SINCE;
     let (steps, caches) = match provider {
-        ProviderKind::Bwrap | ProviderKind::Container => mounts(policy, &view, facts, &reach, &protections, network),
+        ProviderKind::Bwrap | ProviderKind::Container => {
+            mounts(policy, &view, facts, &reach, &protections, network)
+        }
         ProviderKind::Landlock | ProviderKind::Direct => {
             (private_places(provider, facts, scratch), Vec::new())
         }

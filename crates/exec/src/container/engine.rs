@@ -24,9 +24,8 @@ const ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 /// `None` where there is none; an engine of another machine is none either, since what is mounted
 /// has to be on this one.
 pub(crate) fn found_socket(named: Option<&OsStr>, uid: u32) -> Option<PathBuf> {
-    let is_socket = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket())
-    };
+    let is_socket =
+        |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         let path = named.to_str()?.strip_prefix("unix://")?;
         return Some(PathBuf::from(path)).filter(|path| is_socket(path));
@@ -110,7 +109,12 @@ impl Engine {
     }
 
     /// Makes an image of an archive.
-    pub(crate) fn import(&self, repository: &str, tag: &str, archive: &[u8]) -> Result<(), Problem> {
+    pub(crate) fn import(
+        &self,
+        repository: &str,
+        tag: &str,
+        archive: &[u8],
+    ) -> Result<(), Problem> {
         let path = format!("/images/create?fromSrc=-&repo={repository}&tag={tag}");
         self.ask(&Method::POST, &path, archive, "application/x-tar")?;
         Ok(())
@@ -122,7 +126,12 @@ impl Engine {
             let message = format!("cannot say what is asked of the engine: {error}");
             Problem::new(ErrorCode::Internal, message)
         })?;
-        let (_, text) = self.ask(&Method::POST, "/containers/create", &body, "application/json")?;
+        let (_, text) = self.ask(
+            &Method::POST,
+            "/containers/create",
+            &body,
+            "application/json",
+        )?;
         self.read::<Created>(&text).map(|created| created.id)
     }
 

@@ -145,7 +145,10 @@ pub(crate) fn create_request(
             memory,
             // Without more, swap would be the same again.
             memory_swap: memory,
-            pids_limit: spec.limits.tasks.map(|tasks| tasks.saturating_add(OWN_TASKS)),
+            pids_limit: spec
+                .limits
+                .tasks
+                .map(|tasks| tasks.saturating_add(OWN_TASKS)),
         },
     })
 }

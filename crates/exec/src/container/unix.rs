@@ -37,12 +37,7 @@ impl Connector for UnixConnector {
 pub(super) struct NoNames;
 
 impl Resolver for NoNames {
-    fn resolve(
-        &self,
-        _: &Uri,
-        _: &Config,
-        _: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, Error> {
+    fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let mut addresses = self.empty();
         addresses.push(SocketAddr::from(([0, 0, 0, 0], 0)));
         Ok(addresses)

@@ -115,7 +115,10 @@ fn engine(docker_host: Option<&OsStr>) -> ProviderFacts {
         return facts;
     };
     if let Err(error) = UnixStream::connect(&socket) {
-        let message = format!("the engine at {} cannot be reached: {error}", socket.display());
+        let message = format!(
+            "the engine at {} cannot be reached: {error}",
+            socket.display()
+        );
         facts.problem = Some(missing(message));
     }
     facts.program = Some(BytePath::from(socket));

@@ -147,9 +147,8 @@ impl Limiter {
         let mut command = command.clone();
         // What a group bounds is bounded once.
         let own = |one: LimitedResource| {
-            let holds = |held: &&LimitInEffect| {
-                held.limit == one && held.by != Some(LimitHolder::Rlimit)
-            };
+            let holds =
+                |held: &&LimitInEffect| held.limit == one && held.by != Some(LimitHolder::Rlimit);
             self.effective.iter().any(|held| holds(&held))
         };
         if own(LimitedResource::Memory) {

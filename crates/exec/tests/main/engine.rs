@@ -27,7 +27,11 @@ impl TestEngine {
         if !rustix::process::geteuid().is_root() {
             return skip("dockerd needs root");
         }
-        let programs = ["/usr/bin/dockerd", "/usr/sbin/dockerd", "/usr/local/bin/dockerd"];
+        let programs = [
+            "/usr/bin/dockerd",
+            "/usr/sbin/dockerd",
+            "/usr/local/bin/dockerd",
+        ];
         let Some(program) = programs.iter().find(|path| Path::new(path).exists()) else {
             return skip("dockerd is not installed; scripts/setup --tests does that");
         };
@@ -80,7 +84,10 @@ impl TestEngine {
     }
 
     fn ask(&self, words: &[&str]) -> Output {
-        #[expect(clippy::disallowed_methods, reason = "the engine's own client is asked")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the engine's own client is asked"
+        )]
         Command::new("docker")
             .arg("--host")
             .arg(self.host())
@@ -166,7 +173,10 @@ fn a_container_has_no_capabilities_and_bounds_that_its_engine_tells() {
     let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
     let host = &told[0]["HostConfig"];
     assert_eq!(host["CapDrop"], serde_json::json!(["ALL"]));
-    assert_eq!(host["SecurityOpt"], serde_json::json!(["no-new-privileges"]));
+    assert_eq!(
+        host["SecurityOpt"],
+        serde_json::json!(["no-new-privileges"])
+    );
     assert_eq!(host["ReadonlyRootfs"], true);
     assert_eq!(host["NetworkMode"], "none");
     assert_eq!(host["Memory"], 64 * 1024 * 1024);
@@ -175,7 +185,10 @@ fn a_container_has_no_capabilities_and_bounds_that_its_engine_tells() {
     let status = place.run(&enclosure, &["cat", "/proc/self/status"]);
     let text = status.stdout;
     for field in ["CapEff", "CapPrm", "CapBnd"] {
-        assert!(text.contains(&format!("{field}:\t0000000000000000")), "{text}");
+        assert!(
+            text.contains(&format!("{field}:\t0000000000000000")),
+            "{text}"
+        );
     }
     assert!(text.contains("NoNewPrivs:\t1"), "{text}");
     // Nothing of the way in is left inside.
