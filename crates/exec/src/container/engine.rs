@@ -15,7 +15,7 @@ use super::unix::{NoNames, UnixConnector};
 /// Where engines listen, for everybody and for one user.
 const SOCKETS: &[&str] = &["/var/run/docker.sock", "/run/podman/podman.sock"];
 /// How long an engine may take for one answer: it may be putting an image together meanwhile.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_mins(1);
 /// Bytes of an answer that are read.
 const ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 

@@ -114,7 +114,7 @@ struct Place {
     plane: Plane,
     spec: EnclosureSpec,
     workspace: tempfile::TempDir,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
     _home: tempfile::TempDir,
 }
 
@@ -138,7 +138,7 @@ impl Place {
             plane: plane(data.path()),
             spec,
             workspace,
-            _data: data,
+            data,
             _home: home,
         }
     }
@@ -243,16 +243,39 @@ fn what_an_engine_kept_of_a_dead_plane_goes_with_the_next_start() {
     };
     let place = Place::over(&engine, |_| ());
     let enclosure = place.enclose();
-    let (id, lease) = (
-        engine.containers().pop().expect("one container"),
-        place.plane.lease().as_str().to_owned(),
-    );
-    let told = engine.ask(&["inspect", "--format", "{{json .Config.Labels}}", &id]);
-    let labels: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
-    assert_eq!(labels["cofferdam.lease"], lease.as_str());
-    // Another plane over the same directory leaves it alone: its owner lives.
-    let other = plane(place._data.path());
+    let id = engine.containers().pop().expect("one container");
+    let told = engine.ask(&["inspect", &id]);
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
+    let label = |name: &str| {
+        told[0]["Config"]["Labels"][name]
+            .as_str()
+            .unwrap_or_default()
+    };
+    let living = place.plane.lease().as_str();
+    assert_eq!(label("cofferdam.lease"), living);
+    // A lease that nobody holds, and a container of its plane, as a stopped engine leaves it.
+    let leases = place.data.path().join("data/leases");
+    let (_, random) = place.plane.ambient().id_parts();
+    let dead = cofferdam_core::id::LeaseId::new(0, random)
+        .as_str()
+        .to_owned();
+    for found in std::fs::read_dir(&leases).expect("leases").flatten() {
+        let text = std::fs::read_to_string(found.path()).expect("a lease");
+        let name = found.file_name().to_string_lossy().replace(living, &dead);
+        std::fs::write(leases.join(name), text.replace(living, &dead)).expect("written");
+    }
+    let labels = [
+        format!("cofferdam.plane={}", label("cofferdam.plane")),
+        format!("cofferdam.lease={dead}"),
+    ];
+    let image = told[0]["Image"].as_str().expect("an image");
+    let made = engine.ask(&[
+        "create", "--label", &labels[0], "--label", &labels[1], image, "/none",
+    ]);
+    assert!(made.status.success(), "{made:?}");
+    assert_eq!(engine.containers().len(), 2);
+    // The next start takes that one away, and leaves the other to its owner, who lives.
+    drop(plane(place.data.path()));
     assert_eq!(engine.containers(), [id]);
     assert_eq!(place.run(&enclosure, &["true"]).status, Status::Completed);
-    drop(other);
 }
