@@ -6,6 +6,7 @@ pub(crate) mod logs;
 pub(crate) mod mode;
 pub(crate) mod policy;
 pub(crate) mod profile;
+pub(crate) mod protected;
 pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod session;
@@ -27,6 +28,7 @@ use logs::{KillArguments, LogsArguments};
 use mode::ModeArguments;
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
+use protected::ProtectedArguments;
 use review::{MergeArguments, ReviewArguments, StopArguments, TasksArguments, UndoArguments};
 use run::RunArguments;
 use session::SessionCommand;
@@ -119,6 +121,8 @@ pub(crate) enum TopCommand {
     Approvals(ApprovalsArguments),
     /// Tell or set what may be changed in a workspace from now on
     Mode(ModeArguments),
+    /// List names that your own tools obey, release one, put back what was taken away there
+    Protected(ProtectedArguments),
     /// List tasks, commands, sessions and terminals that run now
     Ps,
     /// Stop tasks that run in another terminal

@@ -17,6 +17,7 @@ mod mode;
 mod policy;
 mod policy_watch;
 mod profile;
+mod protected;
 mod ps;
 mod reference;
 mod remedy;
@@ -52,6 +53,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Session(command) => session::session(context, &command),
         TopCommand::Approvals(arguments) => approvals::approvals(context, &arguments),
         TopCommand::Mode(arguments) => mode::mode(context, &arguments),
+        TopCommand::Protected(arguments) => protected::protected(context, &arguments),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),
         TopCommand::Logs(arguments) => logs::logs(context, &arguments),

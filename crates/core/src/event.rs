@@ -124,6 +124,8 @@ event_types! {
     FILE_CHANGED = "file.changed";
     /// Something at a protected name was put back. data: `{path, rule, what}`.
     FILE_UNDONE = "file.undone";
+    /// The owner put something back that was taken away, or lets git decide about a protected name. data: `{path, quarantine_id}`, or `{path}`.
+    FILE_RELEASED = "file.released";
     /// The files of a checkout are kept as they were at a moment. data: `{snapshot, top}`.
     FILE_SNAPSHOT = "file.snapshot";
     /// The files of a checkout are those of a snapshot again. data: `{snapshot, before, files[], top}`.

@@ -55,6 +55,7 @@ pub use peers::{LivePlane, live_planes};
 pub use plane::{Plane, PlaneOptions};
 pub use pool::{Pool, PoolCounts, PoolOptions};
 pub use ports::PortBase;
+pub use protect::{quarantined, restore_quarantined};
 pub use provider::memory::{Script, ScriptedCommand};
 pub use remembered::{all_remembered, forget_answer, remember_answer, remembered_answers};
 pub use run::{CommandIo, LentTerminal, Run};

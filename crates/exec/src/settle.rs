@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::background;
 use crate::container;
 use crate::files;
+use crate::host::remember_made;
 use crate::plane::{new_event, quarantine};
 use crate::protect::{self, Change};
 use crate::provider::remove_tree;
@@ -107,6 +108,7 @@ fn command(
             changes
         },
     );
+    remember_made(data.path(), protect::taken_away(&changes));
     let undone = protect::undone(&changes);
     for change in &changes {
         events.push(undone_event(ambient, intent, &command_id, change));

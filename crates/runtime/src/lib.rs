@@ -31,6 +31,7 @@ mod owned;
 mod participants;
 mod profile;
 mod project;
+mod protected;
 mod refusal;
 mod review;
 mod run;

@@ -52,3 +52,6 @@ mod snapshots;
 
 #[path = "main/background.rs"]
 mod background;
+
+#[path = "main/protected.rs"]
+mod protected;

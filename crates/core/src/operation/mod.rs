@@ -6,6 +6,7 @@ mod command;
 mod environment;
 mod files;
 mod mode;
+mod protected;
 mod request;
 mod search;
 mod session;
@@ -34,6 +35,10 @@ pub use files::{
     ReadFiles, ReadKind, RenameFile, RestoreFile, Segment, WriteFile, WriteMode,
 };
 pub use mode::{GetMode, Mode, ModeView, SetMode, SubmitPlan};
+pub use protected::{
+    ListProtected, ListQuarantine, ProtectedBy, ProtectedLine, ProtectedPage, ProtectedReleased,
+    QuarantinePage, Quarantined, ReleaseProtected, RestoreQuarantined,
+};
 pub use request::{CommandRequest, command_form, variables};
 pub use search::{FileMatches, FilesSearched, SearchFiles};
 pub use session::{

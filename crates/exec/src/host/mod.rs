@@ -39,7 +39,9 @@ pub use policy_files::{
 };
 pub(crate) use probes::problem_of;
 pub(crate) use protected::is_env_file;
+pub use protected::{protected_lines, release_name};
 pub use surroundings::Surroundings;
+pub(crate) use withheld::remember_made;
 pub use workspace::{Workspace, resolve_workspace};
 
 /// Shortest value that is worth masking; shorter ones would mask ordinary text.
@@ -137,7 +139,7 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
                 .iter()
                 .map(|path| BytePath::from(path.as_path()))
                 .collect(),
-            protected: protected::protected_names(root, git.as_ref()),
+            protected: protected::protected_names(data_dir, root, git.as_ref()),
             env_files: protected::env_files(
                 data_dir,
                 root,

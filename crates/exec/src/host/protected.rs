@@ -5,14 +5,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
-use cofferdam_core::facts::{GitFacts, ProtectedName};
+use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::facts::{GitFacts, ProtectedName, WorkspaceFacts};
+use cofferdam_core::operation::{ProtectedBy, ProtectedLine};
 use cofferdam_core::plan::{GIT_NAMES, TOP_LEVEL_NAMES};
 use cofferdam_core::spec::ProtectedState;
 
 use super::git_index;
 use super::paths::tidy;
-use super::withheld::withheld;
+use super::withheld::{self, withheld};
 
+/// The rule about `.env` files.
+const ENV_RULE: &str = "environment files";
 /// Directories below the top that are looked into for environment files.
 const ENV_DIRECTORIES: usize = 96;
 /// Directories that hold other people's code or build results.
@@ -104,7 +108,11 @@ impl Names<'_> {
 }
 
 /// Lists the protected names of a workspace with what stands there, absent ones included.
-pub(super) fn protected_names(root: &Path, git: Option<&GitFacts>) -> Vec<ProtectedName> {
+pub(super) fn protected_names(
+    data_dir: &Path,
+    root: &Path,
+    git: Option<&GitFacts>,
+) -> Vec<ProtectedName> {
     let mut names = Names {
         root,
         seen: BTreeSet::new(),
@@ -115,7 +123,7 @@ pub(super) fn protected_names(root: &Path, git: Option<&GitFacts>) -> Vec<Protec
     }
     if let Some(git) = git {
         add_git_names(&mut names, git);
-        mark_tracked(&mut names.list, git);
+        mark_tracked(data_dir, &mut names.list, git);
     } else {
         let pointer = root.join(".git");
         if matches!(
@@ -183,28 +191,114 @@ fn add_git_names(names: &mut Names<'_>, git: &GitFacts) {
     }
 }
 
-fn mark_tracked(list: &mut [ProtectedName], git: &GitFacts) {
+/// Marks what is the repository's own: git holds it, and held it when it was first seen. What a
+/// command gives to git by itself is protected as before.
+fn mark_tracked(data_dir: &Path, list: &mut [ProtectedName], git: &GitFacts) {
     let top = git.top_level.as_path();
-    let git_dir = git.git_dir.as_path();
-    let index = git_dir.join("index");
     let mut asked: Vec<usize> = Vec::new();
-    let mut below: Vec<Vec<u8>> = Vec::new();
+    let mut paths: Vec<PathBuf> = Vec::new();
     for (number, name) in list.iter().enumerate() {
         let path = name.path.as_path();
-        if name.state == ProtectedState::Absent || path.starts_with(top.join(".git")) {
+        if name.state == ProtectedState::Absent
+            || path.starts_with(top.join(".git"))
+            || !path.starts_with(top)
+        {
             continue;
         }
-        if let Ok(rest) = path.strip_prefix(top) {
-            asked.push(number);
-            below.push(rest.as_os_str().as_bytes().to_vec());
-        }
+        asked.push(number);
+        paths.push(path.to_owned());
     }
     if asked.is_empty() {
         return;
     }
-    let names: Vec<&[u8]> = below.iter().map(Vec::as_slice).collect();
-    for (number, tracked) in asked.into_iter().zip(git_index::holds(&index, &names)) {
-        list[number].tracked = tracked;
+    let held = held_by_index(git, &paths);
+    let withheld = withheld(data_dir, paths.into_iter().zip(held).collect());
+    for number in asked {
+        let path = list[number].path.as_path();
+        list[number].tracked = !withheld.iter().any(|one| one == path);
+    }
+}
+
+/// Asks git's index for each path whether it holds it, or something below it.
+fn held_by_index(git: &GitFacts, paths: &[PathBuf]) -> Vec<bool> {
+    let top = git.top_level.as_path();
+    let names: Vec<&[u8]> = paths
+        .iter()
+        .map(|path| {
+            path.strip_prefix(top)
+                .unwrap_or(path)
+                .as_os_str()
+                .as_bytes()
+        })
+        .collect();
+    git_index::holds(&git.git_dir.as_path().join("index"), &names)
+}
+
+/// Tells of each protected name, and of each `.env` file, who answers for it.
+pub fn protected_lines(data_dir: &Path, workspace: &WorkspaceFacts) -> Vec<ProtectedLine> {
+    let git = workspace.git.as_ref();
+    let held = |path: &BytePath| {
+        let path = path.as_path();
+        git.is_some_and(|git| held_by_index(git, &[path.to_owned()]) == [true])
+            && withheld::is_withheld(data_dir, path)
+    };
+    let mut lines: Vec<ProtectedLine> = workspace
+        .protected
+        .iter()
+        .map(|name| ProtectedLine {
+            path: name.path.clone(),
+            rule: name.rule.clone(),
+            state: name.state,
+            by: if name.tracked {
+                ProtectedBy::Git
+            } else if name.state != ProtectedState::Absent && held(&name.path) {
+                ProtectedBy::Withheld
+            } else {
+                ProtectedBy::Walls
+            },
+        })
+        .collect();
+    lines.extend(workspace.env_files.iter().map(|path| ProtectedLine {
+        path: path.clone(),
+        rule: ENV_RULE.to_owned(),
+        state: ProtectedState::File,
+        by: if held(path) {
+            ProtectedBy::Withheld
+        } else {
+            ProtectedBy::Walls
+        },
+    }));
+    lines
+}
+
+/// Lets git decide about a name from now on that it did not hold when it was first seen.
+///
+/// # Errors
+///
+/// `invalid_request` for what is not there, what git does not hold, and what is not withheld; `io`.
+pub fn release_name(data_dir: &Path, git: Option<&GitFacts>, path: &Path) -> Result<(), Problem> {
+    let refused = |why: &str| {
+        Problem::new(
+            ErrorCode::InvalidRequest,
+            format!("{} {why}", path.display()),
+        )
+        .with_field("path")
+    };
+    if std::fs::symlink_metadata(path).is_err() {
+        return Err(refused("is not there"));
+    }
+    let is_held = git.is_some_and(|git| held_by_index(git, &[path.to_owned()]) == [true]);
+    if !is_held {
+        return Err(refused("is not held by git")
+            .with_hint("look at it, `git add` it, and release it then"));
+    }
+    match withheld::release(data_dir, path) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(refused("is not withheld: git decides about it already")),
+        Err(error) => Err(Problem::new(
+            ErrorCode::Io,
+            format!("{} cannot be released: {error}", path.display()),
+        )),
     }
 }
 
@@ -253,18 +347,7 @@ pub(super) fn env_files(
     if let Some(git) = git
         && !found.is_empty()
     {
-        let top = git.top_level.as_path();
-        let names: Vec<&[u8]> = found
-            .iter()
-            .map(|path| {
-                path.strip_prefix(top)
-                    .unwrap_or(path)
-                    .as_os_str()
-                    .as_bytes()
-            })
-            .collect();
-        let index = git.git_dir.as_path().join("index");
-        held = git_index::holds(&index, &names);
+        held = held_by_index(git, &found);
     }
     let found = found.into_iter().zip(held).collect();
     withheld(data_dir, found)
@@ -301,7 +384,7 @@ mod tests {
     fn fc_16_absent_names_are_listed_as_well() {
         let place = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(place.path().join(".claude")).expect("made");
-        let found = protected_names(place.path(), None);
+        let found = protected_names(place.path(), place.path(), None);
         assert_eq!(found.len(), TOP_LEVEL_NAMES.len());
         assert_eq!(found[0].state, ProtectedState::Directory);
         assert!(
@@ -316,7 +399,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let base = place.path().canonicalize().expect("real");
         std::os::unix::fs::symlink("shared/claude", base.join(".claude")).expect("made");
-        let found = protected_names(&base, None);
+        let found = protected_names(&base, &base, None);
         assert_eq!(found[0].state, ProtectedState::Symlink);
         assert_eq!(found[1].path, BytePath::from(base.join("shared/claude")));
         assert_eq!(found[1].state, ProtectedState::Absent);

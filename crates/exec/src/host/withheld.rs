@@ -1,9 +1,9 @@
-//! Which files with secrets git did not hold when they were first seen.
+//! Which files with secrets, and which protected names, git did not hold when they were first seen.
 //!
 //! A command in a live checkout may write git's index and make commits, so neither can be asked
 //! whether a file was the repository's own: what it was when it was first seen counts. That lies in
 //! the data directory, which no command reaches, and is kept by path and by inode, so that no
-//! renamed folder makes an old file a new one. Only the owner releases a name, by a policy.
+//! renamed folder makes an old file a new one. Only the owner releases a name.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -43,8 +43,18 @@ impl Entry {
         }
     }
 
+    /// Of something that a command made and that is not there any more.
+    fn gone(path: &BytePath) -> Self {
+        Self {
+            path: path.clone(),
+            device: 0,
+            inode: 0,
+        }
+    }
+
     fn is_same_file(&self, other: &Self) -> bool {
-        self.path == other.path || (self.device, self.inode) == (other.device, other.inode)
+        let is_same_inode = (self.device, self.inode) == (other.device, other.inode);
+        self.path == other.path || (is_same_inode && self.inode != 0)
     }
 }
 
@@ -65,13 +75,17 @@ impl Record {
     }
 }
 
-/// Gives those of the files that may not be read: what git does not hold, and what it did not hold
-/// when it was first seen. `found` says of each whether git holds it now.
+fn record_of(data_dir: &Path) -> PathBuf {
+    data_dir.join("withheld.json")
+}
+
+/// Gives those of the files that are not the repository's own: what git does not hold, and what it
+/// did not hold when it was first seen. `found` says of each whether git holds it now.
 pub(super) fn withheld(data_dir: &Path, found: Vec<(PathBuf, bool)>) -> Vec<PathBuf> {
     if found.is_empty() {
         return Vec::new();
     }
-    let place = data_dir.join("withheld.json");
+    let place = record_of(data_dir);
     let Some(record) = Record::read(&place) else {
         // Nobody knows: then nothing of it is read.
         return found.into_iter().map(|(path, _)| path).collect();
@@ -94,6 +108,50 @@ pub(super) fn withheld(data_dir: &Path, found: Vec<(PathBuf, bool)>) -> Vec<Path
         let _ = add(&place, fresh);
     }
     denied
+}
+
+/// Remembers names at which a command made something that was taken away again: whatever git gets
+/// them back from, it was no owner who made them.
+pub(crate) fn remember_made<'a>(data_dir: &Path, paths: impl Iterator<Item = &'a BytePath>) {
+    let made: Vec<Entry> = paths.map(Entry::gone).collect();
+    if !made.is_empty() {
+        // Where it cannot be written down, the name is still held as absent until somebody makes it.
+        let _ = add(&record_of(data_dir), made);
+    }
+}
+
+/// Tells of each path whether it stands in the record, by its name or by what is there now.
+pub(super) fn is_withheld(data_dir: &Path, path: &Path) -> bool {
+    let Some(record) = Record::read(&record_of(data_dir)) else {
+        return true;
+    };
+    let entry = std::fs::symlink_metadata(path).map_or_else(
+        |_| Entry::gone(&BytePath::from(path)),
+        |metadata| Entry::new(path, &metadata),
+    );
+    record.has(&entry)
+}
+
+/// Forgets what is known of a name and of what stands there: git is asked again. Tells whether there
+/// was something to forget.
+pub(super) fn release(data_dir: &Path, path: &Path) -> io::Result<bool> {
+    let place = record_of(data_dir);
+    let lock = File::create(place.with_extension("lock"))?;
+    lock.lock()?;
+    let Some(mut record) = Record::read(&place) else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} cannot be understood", place.display()),
+        ));
+    };
+    let entry = Entry::new(path, &std::fs::symlink_metadata(path)?);
+    let before = record.files.len();
+    record.files.retain(|one| !one.is_same_file(&entry));
+    let is_changed = record.files.len() != before;
+    if is_changed {
+        replace_file(&place, &serde_json::to_vec(&record)?)?;
+    }
+    Ok(is_changed)
 }
 
 fn add(place: &Path, fresh: Vec<Entry>) -> io::Result<()> {
@@ -155,6 +213,28 @@ mod tests {
         let two = place.path().join("two");
         std::fs::rename(&one, &two).expect("renamed");
         assert_eq!(look(&two, true), [two.as_path()]);
+    }
+
+    #[test]
+    fn what_a_command_made_is_withheld_when_it_comes_back_and_the_owner_releases_it() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (path, other) = (place.path().join(".envrc"), place.path().join(".mcp.json"));
+        remember_made(
+            place.path(),
+            [&path, &other]
+                .map(|one| BytePath::from(one.as_path()))
+                .iter(),
+        );
+        let look = |path: &Path| withheld(place.path(), vec![(path.to_owned(), true)]);
+        std::fs::write(&path, "").expect("written");
+        assert_eq!(look(&path), [path.as_path()]);
+        assert!(is_withheld(place.path(), &path));
+        assert!(release(place.path(), &path).expect("released"));
+        assert!(!release(place.path(), &path).expect("released"));
+        assert_eq!(look(&path), Vec::<PathBuf>::new());
+        // One that is released does not release another.
+        std::fs::write(&other, "").expect("written");
+        assert_eq!(look(&other), [other.as_path()]);
     }
 
     #[test]

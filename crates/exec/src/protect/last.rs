@@ -11,6 +11,7 @@ use cofferdam_core::id::CommandId;
 use cofferdam_keeper::{UNDO_HEAD, UndoName, UndoNode, UndoTable};
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use super::kept::note_origin_of_keeper;
 use super::{Change, Name, Node, Snapshot, What};
 
 /// A memory file that is shared with a keeper: how many commands run, and what stood before them.
@@ -130,6 +131,7 @@ pub(crate) fn put_back_by_keeper(snapshot: &Snapshot, quarantine: &Path) -> Vec<
         .flatten()
         .filter_map(|entry| {
             let name = entry.file_name();
+            note_origin_of_keeper(snapshot, quarantine, name.as_bytes());
             let rest = name.to_str()?.strip_prefix("keeper-")?;
             rest.split('-').next()?.parse().ok()
         })

@@ -6,6 +6,7 @@
 //! hands of the command: a link planted on the way is itself what gets removed, never what it
 //! points to. What is taken away goes to a quarantine, so nothing of the user's can be lost.
 
+mod kept;
 mod last;
 mod place;
 mod restore;
@@ -14,8 +15,9 @@ mod snapshot;
 use cofferdam_core::bytes::BytePath;
 use serde::{Deserialize, Serialize};
 
+pub use kept::{quarantined, restore_quarantined};
 pub(crate) use last::{LastUndo, put_back_by_keeper};
-pub(crate) use restore::{restore, undone};
+pub(crate) use restore::{restore, taken_away, undone};
 pub(crate) use snapshot::take;
 
 /// Bytes of one file, and entries of one directory, that a snapshot holds. A protected file beyond

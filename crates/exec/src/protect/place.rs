@@ -1,12 +1,14 @@
 //! Directories opened component by component, never through a link.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
 use cofferdam_core::bytes::BytePath;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+
+use super::kept::note_origin;
 
 /// How far a path could be followed.
 pub(super) struct Walked {
@@ -129,6 +131,11 @@ pub(super) fn quarantine(
     )?;
     let mut to = format!("{number}-").into_bytes();
     to.extend_from_slice(name);
+    let stood = std::fs::read_link(format!("/proc/self/fd/{}", from.as_fd().as_raw_fd()));
+    if let Ok(stood) = stood {
+        let path = stood.join(std::ffi::OsStr::from_bytes(name));
+        note_origin(quarantine, &number.to_string(), path.as_os_str().as_bytes());
+    }
     match rustix::fs::renameat_with(&from, name, &target, &*to, RenameFlags::NOREPLACE) {
         Err(Errno::XDEV | Errno::INVAL | Errno::ACCESS | Errno::PERM) => {
             let _ = copy_file(from.as_fd(), name, target.as_fd(), &to);

@@ -230,6 +230,14 @@ fn remove_made_parents(name: &Name) {
     }
 }
 
+/// Names what was made where nothing was, and was taken away again.
+pub(crate) fn taken_away(changes: &[Change]) -> impl Iterator<Item = &BytePath> {
+    changes
+        .iter()
+        .filter(|change| change.undone && change.what == What::Created)
+        .map(|change| &change.path)
+}
+
 /// Lists the paths that are as before again.
 pub(crate) fn undone(changes: &[Change]) -> Vec<BytePath> {
     changes
@@ -313,7 +321,8 @@ mod tests {
             std::fs::read_dir(scene.quarantine.path())
                 .expect("readable")
                 .count(),
-            1
+            2,
+            "the file, and where it stood"
         );
     }
 

@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::backend::{Backend, Extra, Foreground, KeptTree, Stdio};
 use crate::background::Shelf;
 use crate::control::{Control, TerminalSize};
+use crate::host::remember_made;
 use crate::limits::Limiter;
 use crate::output::OutputSink;
 use crate::plane::Plane;
@@ -286,6 +287,7 @@ impl<'a> Prepared<'a> {
             facts.reasons = limiter.met_since(met);
         }
         facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
+        remember_made(plane.spill(), protect::taken_away(&facts.changes));
         if let Some(undo) = backend.undo() {
             undo.over(&command_id);
         }

@@ -14,6 +14,7 @@ mod fields;
 mod files;
 mod mode;
 mod page;
+mod protected;
 mod run;
 mod session;
 mod terminal;
@@ -39,6 +40,7 @@ impl OperationTable {
             tools::operations(),
             approvals::operations(),
             mode::operations(),
+            protected::operations(),
         ];
         // What these open outlives the call that opened it.
         let of_server = [session::operations(), terminal::operations()];

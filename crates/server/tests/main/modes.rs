@@ -97,6 +97,14 @@ fn rows() -> Vec<(&'static str, Does, Value)> {
         ("mode_get", Nothing, json!({})),
         ("mode_set", Nothing, json!({"to": {"mode": "policy"}})),
         ("plan_submit", Nothing, json!({"path": "a.txt"})),
+        ("protected_list", Nothing, json!({})),
+        ("protected_release", Nothing, json!({"path": ".envrc"})),
+        ("quarantine_list", Nothing, json!({})),
+        (
+            "quarantine_restore",
+            Nothing,
+            json!({"quarantine_id": "cmd_none/1"}),
+        ),
         ("session_open", Nothing, json!({})),
         (
             "session_run",
