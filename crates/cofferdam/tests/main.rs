@@ -53,3 +53,6 @@ mod tools;
 
 #[path = "main/background.rs"]
 mod background;
+
+#[path = "main/sockets.rs"]
+mod sockets;

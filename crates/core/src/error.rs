@@ -79,6 +79,12 @@ codes! {
     CwdOutside = "cwd_outside";
     /// The directory does not exist.
     CwdMissing = "cwd_missing";
+    /// A Unix socket of the host that nothing inside may have, or that is granted as a file.
+    SocketRefused = "socket_refused";
+    /// The path may not be authorised: it is denied, secret or protected, or holds something that is.
+    PathRefused = "path_refused";
+    /// There is no such authorisation.
+    PathUnknown = "path_unknown";
     /// The path leads out of the workspace.
     PathOutside = "path_outside";
     /// The file or folder does not exist.

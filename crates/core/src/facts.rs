@@ -51,6 +51,9 @@ pub struct HostFacts {
     /// Hosts that were found here, where the policy asks for them.
     #[serde(default, skip_serializing_if = "NetworkFacts::is_empty")]
     pub network: NetworkFacts,
+    /// Unix sockets of the host that stand in what is shown.
+    #[serde(default, skip_serializing_if = "SocketFacts::is_empty")]
+    pub sockets: SocketFacts,
     /// The shell that runs text, by absolute path.
     #[serde(default = "plain_shell")]
     pub shell: BytePath,
@@ -58,6 +61,22 @@ pub struct HostFacts {
 
 fn plain_shell() -> BytePath {
     BytePath::from("/bin/sh")
+}
+
+/// Unix sockets of the host that stand where commands will look.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SocketFacts {
+    /// Absolute paths, links resolved, sorted.
+    pub found: Vec<BytePath>,
+    /// Directories that hold too much to be looked through.
+    pub unseen: Vec<BytePath>,
+}
+
+impl SocketFacts {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Hosts that were found on this machine.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use cofferdam_core::ambient::Ambient;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{NewEvent, Severity, Subject, event_type};
-use cofferdam_core::id::{CommandId, EventId, LeaseId};
+use cofferdam_core::id::{CommandId, EventId, LeaseId, TaskId};
 use cofferdam_core::mask::Masker;
 use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
 use cofferdam_core::ports::PublishedPort;
@@ -236,6 +236,17 @@ impl Plane {
 
     pub(crate) fn masker(&self) -> &Masker {
         &self.0.masker
+    }
+
+    /// Names the task to which everything belongs that is done in a checkout outside of tasks: one
+    /// for each life of a plane, by the same number.
+    pub fn work(&self) -> TaskId {
+        let lease = self.lease().as_str();
+        let number = lease.strip_prefix(LeaseId::PREFIX).unwrap_or(lease);
+        TaskId::parse(&format!("{}{number}", TaskId::PREFIX)).unwrap_or_else(|_| {
+            let (time, random) = self.ambient().id_parts();
+            TaskId::new(time, random)
+        })
     }
 
     /// Names this life of a plane: what its intents belong to.

@@ -10,6 +10,8 @@ mod gate;
 mod modes;
 #[path = "main/operations.rs"]
 mod operations;
+#[path = "main/questions.rs"]
+mod questions;
 #[path = "main/start.rs"]
 mod start;
 #[path = "main/streams.rs"]

@@ -118,8 +118,12 @@ impl State {
                 record.conversation.clone_from(&conversation);
             }
         }
-        if let Some(id) = &event.task {
-            let record = self.tasks.entry(id.to_string()).or_default();
+        // Questions outside of tasks name the process that asks as if it were one.
+        let is_question = event.area() == "approval";
+        let named = event.task.as_ref().map(ToString::to_string);
+        let known = named.filter(|id| !is_question || self.tasks.contains_key(id));
+        if let Some(id) = known {
+            let record = self.tasks.entry(id).or_default();
             record.life.seen(event);
             if record.conversation.is_none() {
                 record.conversation = conversation;

@@ -5,7 +5,7 @@ use super::egress::{egress, git_config};
 use super::environment::{Surround, environment};
 use super::mounts::mounts;
 use super::protect::protections;
-use super::reach::{Reach, Why, has_layers, reach};
+use super::reach::{Reach, Why, has_layers, reach, refuse_sockets};
 use super::rules::landlock;
 use super::view::WorkspaceView;
 use crate::bytes::BytePath;
@@ -44,6 +44,9 @@ pub fn prepare(
     };
     let decision = choose_provider(policy, facts)?;
     let provider = decision.provider;
+    if !matches!(provider, ProviderKind::Direct | ProviderKind::Memory) {
+        refuse_sockets(policy, facts)?;
+    }
     let network = decision.network;
     let has_mounts = provider.has_view();
     let view = if has_mounts || provider == ProviderKind::Memory {
@@ -332,6 +335,21 @@ fn gap(what: &str, why: impl Into<String>) -> Gap {
     }
 }
 
+/// What Landlock would hold beside the namespaces.
+fn without_scopes(network: Network) -> Vec<Gap> {
+    let mut list = vec![gap(
+        "supervisor_signals",
+        "a command may end its own supervisor; the enclosure is then closed",
+    )];
+    if network == Network::Full {
+        list.push(gap(
+            "abstract_sockets",
+            "abstract Unix sockets of the host are open",
+        ));
+    }
+    list
+}
+
 fn gaps(
     policy: &EffectivePolicy,
     facts: &HostFacts,
@@ -362,7 +380,10 @@ fn gaps(
                 "there is no shared memory of its own, so there is none",
             ));
             list.push(gap("pid_visibility", "processes of the host are listed"));
-            list.push(gap("unix_sockets", "Unix sockets are pairs only"));
+            list.push(gap(
+                "unix_sockets",
+                "Unix sockets are pairs of streams only: this kernel's Landlock does not tell whose a socket is",
+            ));
             if network == Network::None {
                 list.push(gap(
                     "loopback",
@@ -379,17 +400,17 @@ fn gaps(
                 list.push(gap("env_files", ".env files of the workspace can be read"));
             }
         }
-        ProviderKind::Bwrap | ProviderKind::Container if facts.landlock_abi < SCOPES_SINCE => {
+        ProviderKind::Bwrap | ProviderKind::Container if network == Network::Full => {
             list.push(gap(
-                "supervisor_signals",
-                "a command may end its own supervisor; the enclosure is then closed",
+                "unix_sockets",
+                "with the host's network, sockets that programs of the host have in the workspace and in what may be written are not told from a command's own, and are reached",
             ));
-            if network == Network::Full {
-                list.push(gap(
-                    "abstract_sockets",
-                    "abstract Unix sockets of the host are open",
-                ));
+            if facts.landlock_abi < SCOPES_SINCE {
+                list.extend(without_scopes(network));
             }
+        }
+        ProviderKind::Bwrap | ProviderKind::Container if facts.landlock_abi < SCOPES_SINCE => {
+            list.extend(without_scopes(network));
         }
         _ => {}
     }

@@ -59,6 +59,8 @@ pub(super) enum Why {
     Credential,
     /// It is the data directory: the journal of others' work, and their trees.
     OwnData,
+    /// It is a Unix socket of the host that nobody granted.
+    Socket,
 }
 
 /// Everything that is shown, and what could not be.
@@ -200,7 +202,94 @@ pub(super) fn reach(
         }
     }
     reach.hide(&facts.data_dir, view, true, Why::OwnData);
+    hide_sockets(&mut reach, policy, facts);
     Ok(reach)
+}
+
+/// Hides the sockets that stand in what is shown: no mount on a directory keeps anybody from
+/// connecting to what stands in it.
+fn hide_sockets(reach: &mut Reach, policy: &EffectivePolicy, facts: &HostFacts) {
+    let granted = |socket: &BytePath| {
+        let mut granted = policy.allow.sockets.iter();
+        granted.any(|one| {
+            facts_of(&one.value, facts).any(|fact| {
+                fact.path == *socket || fact.real.as_ref().is_some_and(|real| real == socket)
+            })
+        })
+    };
+    let hidden: Vec<Hidden> = facts
+        .sockets
+        .found
+        .iter()
+        .filter(|socket| !granted(socket))
+        .flat_map(|socket| {
+            let grants = reach.grants.iter();
+            grants.filter_map(|grant| {
+                let below = socket
+                    .below(&grant.source)
+                    .filter(|rest| !rest.is_empty())?;
+                Some(Hidden {
+                    source: socket.clone(),
+                    target: grant.target.join(below),
+                    directory: false,
+                    why: Why::Socket,
+                })
+            })
+        })
+        .collect();
+    reach.hidden.extend(hidden);
+    for top in &facts.sockets.unseen {
+        reach.gaps.push(Gap {
+            what: "unix_sockets".to_owned(),
+            why: format!("{top} holds too many directories to look for sockets in all of them"),
+        });
+    }
+}
+
+/// File names of sockets by which an engine does anything as root.
+const ENGINES: &[&[u8]] = &[
+    b"docker.sock",
+    b"docker.raw.sock",
+    b"podman.sock",
+    b"containerd.sock",
+    b"buildkitd.sock",
+    b"crio.sock",
+];
+
+/// Refuses what nothing inside may have, and sockets that are named as if they were files.
+pub(super) fn refuse_sockets(policy: &EffectivePolicy, facts: &HostFacts) -> Result<(), Problem> {
+    let fields = [
+        ("read", &policy.read),
+        ("write", &policy.write),
+        ("allow.sockets", &policy.allow.sockets),
+    ];
+    for (field, paths) in fields {
+        for named in paths {
+            for fact in facts_of(&named.value, facts) {
+                let real = fact.real.as_ref().unwrap_or(&fact.path);
+                let is_engine = [&fact.path, real]
+                    .iter()
+                    .any(|path| ENGINES.contains(&path.file_name()));
+                let refused = |message: String| {
+                    Problem::new(ErrorCode::SocketRefused, message).with_field(field)
+                };
+                if is_engine && fact.kind != PathKind::Directory {
+                    return Err(refused(format!(
+                        "{} is never handed inside: whoever reaches it is root on this machine",
+                        fact.path
+                    ))
+                    .with_hint("take it out of the policy; run what needs it outside"));
+                }
+                if fact.kind == PathKind::Socket && field != "allow.sockets" {
+                    return Err(refused(format!("{} is a socket, not a file", fact.path))
+                        .with_hint(
+                            "a read-only mount does not hold it: name it in allow.sockets",
+                        ));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Tells whether an owner's layer grants exactly this path.

@@ -4,7 +4,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::facts::{
     GitFacts, HostFacts, Listing, NetworkFacts, PathFact, PathKind, Person, ProtectedName,
-    ProviderFacts, SystemPath, SystemSecret, Toolchain, WorkspaceFacts,
+    ProviderFacts, SocketFacts, SystemPath, SystemSecret, Toolchain, WorkspaceFacts,
 };
 use cofferdam_core::policy::{
     EffectivePolicy, Layer, LayerDocument, PolicyDocument, PolicyFormat, merge, read_policy,
@@ -63,6 +63,7 @@ pub(crate) fn facts(uid: u32) -> HostFacts {
         link: link.map(path),
     };
     HostFacts {
+        sockets: SocketFacts::default(),
         network: NetworkFacts::default(),
         kernel: "6.12.0".to_owned(),
         caller: person(uid),

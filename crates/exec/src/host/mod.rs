@@ -17,6 +17,7 @@ mod person;
 mod policy_files;
 mod probes;
 mod protected;
+mod sockets;
 mod surroundings;
 mod system;
 mod toolchains;
@@ -26,10 +27,10 @@ mod workspace;
 use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
-use cofferdam_core::facts::{HostFacts, WorkspaceFacts};
+use cofferdam_core::facts::{HostFacts, PathFact, PathKind, SocketFacts, WorkspaceFacts};
 use cofferdam_core::plan::{is_inheritable, looks_secret};
-use cofferdam_core::policy::EffectivePolicy;
-use cofferdam_core::spec::Variable;
+use cofferdam_core::policy::{EffectivePolicy, Sourced};
+use cofferdam_core::spec::{Network, Variable};
 
 pub use data_dir::data_dir;
 pub(crate) use git_index::holds as index_holds;
@@ -120,6 +121,27 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
         .into_iter()
         .find(|path| Path::new(path).exists())
         .unwrap_or("/bin/sh");
+    let paths = paths::path_facts(
+        policy,
+        paths::Bases {
+            home: &home,
+            workspace: root,
+            tree: tree.unwrap_or(root),
+        },
+    );
+    let toolchains = toolchains::toolchains(surroundings, is_own, &tool_homes, root);
+    let mut shown: Vec<PathBuf> = toolchains
+        .iter()
+        .flat_map(|one| one.read.iter().chain(&one.caches))
+        .map(|path| path.as_path().to_owned())
+        .collect();
+    // In the host's network what commands bind stands in the same list as what others do.
+    if policy.network.value != Network::Full {
+        shown.push(tree.unwrap_or(root).to_owned());
+        let git = git.iter().flat_map(|git| [&git.top_level, &git.common_dir]);
+        shown.extend(git.map(|path| path.as_path().to_owned()));
+    }
+    let sockets = look_for_sockets(policy, &paths, shown);
     HostFacts {
         kernel: probed.kernel,
         data_dir: BytePath::from(data_dir),
@@ -129,7 +151,7 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
         system: system::system_paths(),
         system_secrets,
         system_listings,
-        toolchains: toolchains::toolchains(surroundings, is_own, &tool_homes, root),
+        toolchains,
         environment: environment(surroundings, policy),
         secret_names: secret_names(surroundings),
         workspace: WorkspaceFacts {
@@ -148,20 +170,45 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
             ),
             git,
         },
-        paths: paths::path_facts(
-            policy,
-            paths::Bases {
-                home: &home,
-                workspace: root,
-                tree: tree.unwrap_or(root),
-            },
-        ),
+        paths,
+        sockets,
         shell: BytePath::from(shell),
         network,
         git_config,
         caller,
         owner,
     }
+}
+
+/// Looks for sockets of the host in the directories that the policy shows, and in those that are
+/// shown anyway.
+fn look_for_sockets(
+    policy: &EffectivePolicy,
+    paths: &[PathFact],
+    mut shown: Vec<PathBuf>,
+) -> SocketFacts {
+    let named = |list: &[Sourced<BytePath>]| -> Vec<PathBuf> {
+        paths
+            .iter()
+            .filter(|fact| fact.kind == PathKind::Directory)
+            .filter(|fact| list.iter().any(|one| one.value == fact.written))
+            .map(|fact| {
+                fact.real
+                    .as_ref()
+                    .unwrap_or(&fact.path)
+                    .as_path()
+                    .to_owned()
+            })
+            .collect()
+    };
+    if policy.network.value != Network::Full {
+        shown.extend(named(&policy.write));
+    }
+    let read: Vec<PathBuf> = named(&policy.read)
+        .into_iter()
+        .filter(|path| !shown.iter().any(|top| path.starts_with(top)))
+        .collect();
+    sockets::look(&read, &shown)
 }
 
 /// Takes the variables that the policy lets come along.
@@ -207,7 +254,6 @@ pub fn secret_values(surroundings: &Surroundings) -> Vec<(String, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cofferdam_core::facts::PathKind;
     use cofferdam_core::policy::{Layer, LayerDocument, PolicyDocument, merge};
     use cofferdam_core::spec::ProtectedState;
 

@@ -42,7 +42,7 @@ pub trait AskHost: Send + Sync {
 pub enum HostAnswer {
     /// The connection that waits goes on.
     Once,
-    /// As long as the task, or the command where there is no task.
+    /// As long as the task, or outside of one as long as the process that asks, in its repository.
     Task,
     /// Whenever something runs in this repository.
     Repository,
@@ -175,7 +175,8 @@ impl HostQuestion {
             HostAnswer::Once => self.request.answer(AskAnswer::Allow),
             HostAnswer::Task | HostAnswer::Repository => {
                 if let Some(task) = &self.subject.task {
-                    shared.plane.network().grant(task, rule.clone());
+                    let network = shared.plane.network();
+                    network.grant(task, &shared.repository, rule.clone());
                 }
                 shared.add(Some(rule), None);
                 self.request.answer(AskAnswer::Allow);
@@ -247,7 +248,8 @@ pub(super) fn asker(shared: &Arc<Shared>, owner: Arc<dyn AskHost>) -> Ask {
         if !is_answerable(&strong, &request.target) {
             return;
         }
-        let (command, subject) = strong.watch.concerned();
+        let (command, mut subject) = strong.watch.concerned();
+        subject.task.get_or_insert_with(|| strong.plane.work());
         let program = request
             .client
             .and_then(|client| program::of_client(client, strong.spec.port));

@@ -58,7 +58,7 @@ impl fmt::Debug for NetworkOptions {
 pub(crate) struct NetworkState {
     options: OnceLock<NetworkOptions>,
     /// What somebody allowed for a task, for the enclosures of it that are still to come.
-    granted: Mutex<Vec<(TaskId, HostRule)>>,
+    granted: Mutex<Vec<(TaskId, BytePath, HostRule)>>,
 }
 
 impl NetworkState {
@@ -71,15 +71,15 @@ impl NetworkState {
         self.options.get().cloned().unwrap_or_default()
     }
 
-    fn grant(&self, task: &TaskId, rule: HostRule) {
-        lock(&self.granted).push((task.clone(), rule));
+    fn grant(&self, task: &TaskId, repository: &BytePath, rule: HostRule) {
+        lock(&self.granted).push((task.clone(), repository.clone(), rule));
     }
 
-    fn granted(&self, task: Option<&TaskId>) -> Vec<HostRule> {
+    fn granted(&self, task: &TaskId, repository: &BytePath) -> Vec<HostRule> {
         lock(&self.granted)
             .iter()
-            .filter(|(of, _)| Some(of) == task)
-            .map(|(_, rule)| rule.clone())
+            .filter(|(of, there, _)| of == task && there == repository)
+            .map(|(_, _, rule)| rule.clone())
             .collect()
     }
 }
@@ -127,7 +127,10 @@ impl Door {
         let listener = TcpListener::from(listener);
         let options = plane.network().options();
         let answered = HostRules {
-            allow: plane.network().granted(subject.task.as_ref()),
+            allow: plane.network().granted(
+                &subject.task.clone().unwrap_or_else(|| plane.work()),
+                repository,
+            ),
             deny: Vec::new(),
         };
         let shared = Arc::new(Shared {

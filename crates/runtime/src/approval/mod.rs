@@ -204,12 +204,27 @@ impl Runtime {
     /// `approval_unavailable` where nobody is there whose word is needed; those of writing and
     /// reading the journal.
     pub(crate) fn ask(&self, question: Question, control: &Control) -> Result<Permit, Problem> {
+        let question = self.of_a_task(question);
         if let Some(permit) = self.recalled(&question)? {
             return Ok(permit);
         }
         let (binding, subject) = (question.binding.clone(), question.subject.clone());
         let id = self.put(question, control)?;
         self.use_once(&id, &binding, &subject)
+    }
+
+    /// Says to which task a question belongs, whose answers hold for it: what is done in a checkout
+    /// outside of tasks belongs to one of the process that asks.
+    fn of_a_task(&self, mut question: Question) -> Question {
+        let task = question
+            .binding
+            .task
+            .take()
+            .or_else(|| question.subject.task.clone())
+            .unwrap_or_else(|| self.plane.work());
+        question.subject.task.get_or_insert_with(|| task.clone());
+        question.binding.task = Some(task);
+        question
     }
 
     fn put(&self, question: Question, control: &Control) -> Result<ApprovalId, Problem> {

@@ -19,12 +19,12 @@ use super::{Kind, Permit, Question};
 use crate::runtime::Runtime;
 use crate::scribe::{Line, to_value};
 
-/// What was answered for tasks, and without a task for as long as this process lives.
+/// What was answered for tasks; work in a checkout has one that lives as long as this process.
 #[derive(Debug, Default)]
-pub(crate) struct TaskAnswers(Mutex<Vec<(Option<TaskId>, RememberedAnswer)>>);
+pub(crate) struct TaskAnswers(Mutex<Vec<(TaskId, RememberedAnswer)>>);
 
 impl TaskAnswers {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Option<TaskId>, RememberedAnswer)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(TaskId, RememberedAnswer)>> {
         // Whole after every statement that changes it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -33,7 +33,7 @@ impl TaskAnswers {
 impl Runtime {
     /// Tells whether a yes that is remembered would answer a question.
     pub(super) fn would_recall(&self, question: &Question) -> bool {
-        self.recall(question)
+        self.recall(&self.of_a_task(question.clone()))
             .is_some_and(|one| one.answer == ApprovalAnswer::Approve)
     }
 
@@ -44,12 +44,12 @@ impl Runtime {
             .as_ref()
             .filter(|_| question.entitled != Entitled::Both)?;
         let root = &question.binding.root;
-        let task = question.binding.task.as_ref();
+        let task = question.binding.task.as_ref()?;
         let mut answers: Vec<RememberedAnswer> = self
             .task_answers
             .lock()
             .iter()
-            .filter(|(of, one)| of.as_ref() == task && one.repository == *root)
+            .filter(|(of, one)| of == task && one.repository == *root)
             .map(|(_, one)| one.clone())
             .collect();
         answers.extend(remembered_answers(self.data_dir(), root));
@@ -126,9 +126,10 @@ impl Runtime {
         if answer.remember == Remember::Repository {
             return remember_answer(self.data_dir(), remembered);
         }
+        let task = binding.task.clone().unwrap_or_else(|| self.plane.work());
         let mut answers = self.task_answers.lock();
-        answers.retain(|(_, one)| one.what != remembered.what);
-        answers.push((binding.task.clone(), remembered));
+        answers.retain(|(of, one)| *of != task || one.what != remembered.what);
+        answers.push((task, remembered));
         Ok(())
     }
 
@@ -177,11 +178,15 @@ impl Runtime {
         })?;
         let line = found.what.line(found.answer);
         let told = json!({"rule_id": id, "line": line});
-        self.scribe.say(Line::new(
-            event_type::APPROVAL_FORGOTTEN,
-            &Subject::default(),
-            told,
-        ))?;
+        // It was said for the task of its question.
+        let asked = found.approval_id.as_ref();
+        let of = asked.and_then(|id| self.find_approval(id).ok());
+        let subject = Subject {
+            task: of.and_then(|one| one.ask.binding.task),
+            ..Subject::default()
+        };
+        let line_told = Line::new(event_type::APPROVAL_FORGOTTEN, &subject, told);
+        self.scribe.say(line_told)?;
         Ok(RememberedLine {
             line,
             remembered: found,

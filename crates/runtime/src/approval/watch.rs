@@ -68,6 +68,11 @@ impl Runtime {
         })
     }
 
+    /// Tells whether somebody who can answer watches, or has looked within the last half minute.
+    pub fn approvals_are_watched(&self) -> bool {
+        self.watchers.anybody()
+    }
+
     /// Says that somebody who can answer has looked at the questions just now.
     pub fn looked_at_approvals(&self) {
         *self

@@ -118,6 +118,11 @@ const SOCKETS: &[(&str, Attempt)] = &[
         // SAFETY: two descriptors are written into a local.
         unsafe { libc::syscall(libc::SYS_socketpair, 1, 1, 0, pair.as_mut_ptr()) }
     }),
+    ("datagram_pair", || {
+        let mut pair = [0; 2];
+        // SAFETY: two descriptors are written into a local.
+        unsafe { libc::syscall(libc::SYS_socketpair, 1, 2 | 0x80000, 0, pair.as_mut_ptr()) }
+    }),
 ];
 
 const OTHER_ENTRIES: &[(&str, Attempt)] = &[
@@ -214,18 +219,21 @@ fn sockets_follow_the_options() {
     let (open, no, bad) = (0, libc::EPERM, libc::EBADF);
     assert_eq!(
         outcome(SeccompOptions::default()),
-        [open, open, open, open, bad, bad, bad, open]
+        [open, open, open, open, bad, bad, bad, open, open]
     );
     let pairs = SeccompOptions {
         unix_sockets: UnixSockets::PairsOnly,
         ..Default::default()
     };
-    assert_eq!(outcome(pairs), [no, open, open, open, bad, bad, bad, open]);
+    assert_eq!(
+        outcome(pairs),
+        [no, open, open, open, bad, bad, bad, open, no]
+    );
     let none = SeccompOptions {
         internet_sockets: false,
         ..pairs
     };
-    assert_eq!(outcome(none), [no, no, no, no, no, no, bad, open]);
+    assert_eq!(outcome(none), [no, no, no, no, no, no, bad, open, no]);
 }
 
 #[test]
