@@ -40,6 +40,7 @@ fn the_first_help_shows_where_to_start() {
       session    Run commands in a place that stays up, of a running server
       approvals  List what waits for your answer, and answer it
       mode       Tell or set what may be changed in a workspace from now on
+      protected  List names that your own tools obey, release one, put back what was taken away there
       ps         List tasks, commands, sessions and terminals that run now
       stop       Stop tasks that run in another terminal
       logs       Show what a command, a task, a session or a terminal wrote
