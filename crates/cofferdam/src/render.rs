@@ -4,6 +4,7 @@
 //! what to do next. Every line says the same without them.
 
 pub(crate) mod approvals;
+pub(crate) mod by_command;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod events;

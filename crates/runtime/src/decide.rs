@@ -4,7 +4,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::commands::{CommandJudgement, CompiledRules, judge, see_argv, see_shell};
 use cofferdam_core::decide::Verdict;
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::operation::{CommandForm, RunCommand};
+use cofferdam_core::operation::CommandForm;
 use cofferdam_core::policy::{EffectivePolicy, Layer, Permission, ProviderChoice};
 use cofferdam_core::spec::{Access, EnclosureSpec, ProviderKind};
 use serde::Serialize;
@@ -95,14 +95,14 @@ const fn is_owner(door: FrontDoor) -> bool {
 pub(crate) fn rule_question(
     resolved: &Resolved,
     spec: &EnclosureSpec,
-    command: &RunCommand,
+    form: &CommandForm,
     door: FrontDoor,
 ) -> Option<CommandJudgement> {
     let policy = &resolved.policy;
     if !asks_by_rules(policy, door) {
         return None;
     }
-    let judgement = judge_command(policy, spec.provider, &command.command, &spec.workspace);
+    let judgement = judge_command(policy, spec.provider, form, &spec.workspace);
     let is_answered = judgement.rule.is_none() && asks_nothing(policy);
     (judgement.verdict == Verdict::Ask && !is_answered).then_some(judgement)
 }

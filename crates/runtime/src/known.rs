@@ -96,7 +96,7 @@ impl Runtime {
         }
         if self.answers_questions()
             && asks_by_rules(&resolved.policy, front_door)
-            && let Some(judgement) = rule_question(resolved, spec, &command, front_door)
+            && let Some(judgement) = rule_question(resolved, spec, &command.command, front_door)
         {
             let request = RunRequest {
                 policy,
@@ -129,6 +129,10 @@ impl Runtime {
         // With the intent of the command, in one step.
         self.scribe.record_later(lines);
         *told = true;
+        let kept = self.kept_command(resolved, front_door, || opening.credit());
+        if let Some(kept) = &kept {
+            kept.begin();
+        }
         let run = Run {
             command: planned.spec,
             subject,
@@ -137,6 +141,9 @@ impl Runtime {
             timeout_clamped: !planned.clamps.is_empty(),
         };
         let outcome = self.pool.run_known(spec, hash, *requested, run);
+        if let Some(kept) = kept {
+            kept.end(&outcome.command_id);
+        }
         self.scribe.record_later(opening.ending(outcome.status));
         Ok(outcome)
     }

@@ -23,6 +23,7 @@ mod describe;
 mod files;
 mod host;
 mod idempotency;
+mod keeping;
 mod known;
 mod lasting;
 mod mode;
@@ -55,9 +56,10 @@ pub use options::RuntimeOptions;
 pub use profile::{AppliedState, ProfileEntry, ProfileOrigin, Profiles};
 pub use project::{Projected, project};
 pub use review::{
-    CommandStopped, HostVerdict, ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand,
-    ReviewedCommit, ReviewedDenial, ReviewedFile, ReviewedHost, ReviewedName, ReviewedStateChange,
-    RunningCommand, RunningTask, RunningThings, StopEnd, TaskReview, TaskStopped,
+    ChangedName, CommandChange, CommandStopped, CommandsReview, FileCommands, HostVerdict,
+    ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand, ReviewedCommit, ReviewedDenial,
+    ReviewedFile, ReviewedHost, ReviewedName, ReviewedStateChange, RunningCommand, RunningTask,
+    RunningThings, StopEnd, TaskReview, TaskStopped,
 };
 pub use run::{FrontDoor, RunRequest};
 pub use runtime::Runtime;

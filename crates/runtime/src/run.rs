@@ -21,6 +21,7 @@ use crate::approval::Permit;
 use crate::decide::{Decision, asks_by_rules, asks_to_write, command_rules, decide, rule_question};
 use crate::host::{PolicyRequest, Resolved};
 use crate::idempotency::{self, Claim};
+use crate::keeping::Credit;
 use crate::participants::Participants;
 use crate::profile::Agent;
 use crate::refusal;
@@ -36,6 +37,9 @@ pub enum FrontDoor {
     Protocol,
     /// A protocol that does not wait for the end: no time limit unless said, bounded.
     ProtocolBackground,
+    /// An agent's own tool for commands, through a hook: the agent ends what takes it too long, so
+    /// there is no time limit but the policy's.
+    Hook,
     /// A program that embeds the runtime: as the owner.
     Embedded,
 }
@@ -45,14 +49,16 @@ impl FrontDoor {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CommandLine => "command_line",
-            Self::Protocol | Self::ProtocolBackground => "protocol",
+            Self::Protocol | Self::ProtocolBackground | Self::Hook => "protocol",
             Self::Embedded => "embedded",
         }
     }
 
     pub(crate) const fn options(self, streams: StreamPlan) -> CommandOptions {
         match self {
-            Self::CommandLine | Self::Embedded => CommandOptions::command_line(streams),
+            Self::CommandLine | Self::Embedded | Self::Hook => {
+                CommandOptions::command_line(streams)
+            }
             Self::Protocol => CommandOptions {
                 streams,
                 ..CommandOptions::protocol()
@@ -160,17 +166,11 @@ impl Runtime {
                 request.policy.owner.profile.as_deref(),
                 None | Some(cofferdam_core::profile::NO_PROFILE)
             );
-        let kept = (self.keeps_snapshots() && request.front_door == FrontDoor::Protocol)
-            .then(|| request.policy.clone());
-        let outcome = if is_one_of_many {
-            self.run_known(request, opening, told)?
+        if is_one_of_many {
+            self.run_known(request, opening, told)
         } else {
-            self.run_inner(request, opening, told)?
-        };
-        if let Some(policy) = kept {
-            self.keep_after(&policy, opening.words, &opening.who.subject());
+            self.run_inner(request, opening, told)
         }
-        Ok(outcome)
     }
 
     fn run_inner(
@@ -213,7 +213,7 @@ impl Runtime {
             let view = WorkspaceView::live(&resolved.facts.workspace);
             let spec = plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())
                 .map_err(refused)?;
-            if let Some(judgement) = rule_question(&resolved, &spec, &command, front_door) {
+            if let Some(judgement) = rule_question(&resolved, &spec, &command.command, front_door) {
                 let request = RunRequest {
                     policy,
                     command,
@@ -272,6 +272,10 @@ impl Runtime {
         // With the intent of the enclosure, in one step.
         self.scribe.record_later(lines);
         *told = true;
+        let kept = self.kept_command(&resolved, front_door, || opening.credit());
+        if let Some(kept) = &kept {
+            kept.begin();
+        }
         let run = Run {
             command: planned.spec,
             subject: subject.clone(),
@@ -289,6 +293,9 @@ impl Runtime {
                 Vec::new()
             }
         });
+        if let Some(kept) = kept {
+            kept.end(&outcome.command_id);
+        }
         if let Some(agent) = agent
             && let Err(problem) = agent.settle_alone(self, &subject)
         {
@@ -381,6 +388,15 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Opening<'_> {
+    /// Gives what is said of the command where its changes are kept.
+    pub(crate) fn credit(&self) -> Credit {
+        Credit {
+            words: self.words.to_owned(),
+            session: None,
+            subject: self.who.subject(),
+        }
+    }
+
     pub(crate) fn lines(&self) -> Vec<Line> {
         let subject = self.who.subject();
         vec![
@@ -476,7 +492,7 @@ pub(crate) fn plan_in(
     door: FrontDoor,
     io: &CommandIo<'_>,
 ) -> Result<PlannedCommand, Problem> {
-    plan_as(resolved, spec, command, &command.command, door, io)
+    plan_answered(resolved, spec, command, door, io, false)
 }
 
 /// Plans a command; `answered` says that what is asked about it was answered.
@@ -494,18 +510,7 @@ fn plan_answered(
 
 /// The same for a command that is carried out in another form than it was asked for in: rules about
 /// commands judge what was asked for.
-pub(crate) fn plan_as(
-    resolved: &Resolved,
-    spec: &EnclosureSpec,
-    command: &RunCommand,
-    asked: &CommandForm,
-    door: FrontDoor,
-    io: &CommandIo<'_>,
-) -> Result<PlannedCommand, Problem> {
-    plan_by(resolved, spec, command, asked, (door, false), io)
-}
-
-fn plan_by(
+pub(crate) fn plan_by(
     resolved: &Resolved,
     spec: &EnclosureSpec,
     command: &RunCommand,

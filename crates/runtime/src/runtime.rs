@@ -70,8 +70,8 @@ pub struct Runtime {
     policy_seen: Mutex<Option<Stamp>>,
     /// Who is told of them at once.
     on_note: OnceLock<NoteHook>,
-    /// Whether the checkout is kept after each command over a protocol.
-    pub(crate) keeps_snapshots: AtomicBool,
+    /// Checkouts that are kept after commands over a protocol.
+    pub(crate) keeping: crate::keeping::Keeping,
 }
 
 /// Is told what is worth a word.
@@ -165,7 +165,7 @@ impl Runtime {
             terminals: crate::terminal::Registry::default(),
             policy_seen: Mutex::default(),
             on_note: OnceLock::new(),
-            keeps_snapshots: AtomicBool::new(false),
+            keeping: crate::keeping::Keeping::default(),
         })
     }
 

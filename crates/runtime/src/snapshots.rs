@@ -1,12 +1,13 @@
 //! Snapshots of the user's own checkout, for what works in it and not in a tree of its own.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::event::{Severity, Subject, event_type};
+use cofferdam_core::event::{Subject, event_type};
 use cofferdam_core::id::CommandId;
 use cofferdam_core::spec::Network;
+use cofferdam_core::task::ModifiedFile;
 use cofferdam_exec::workspace::{CheckoutSnapshot, RestoredSnapshot, Workspaces};
 use serde_json::json;
 
@@ -29,46 +30,6 @@ impl Runtime {
     ) -> Result<Option<CheckoutSnapshot>, Problem> {
         let (workspaces, top) = self.checkout(policy)?;
         self.take_snapshot_at(&workspaces, &top, what, &Subject::default())
-    }
-
-    /// Keeps the checkout that a policy makes the workspace: as it is now, and from now on as it is
-    /// after each command over a protocol, in the background and in sessions as well.
-    ///
-    /// # Errors
-    ///
-    /// `not_a_repository` where there is none with a commit, and when git fails.
-    pub fn keep_snapshots(&self, policy: &PolicyRequest) -> Result<CheckoutSnapshot, Problem> {
-        let taken = self.take_snapshot(policy, "before the server's first command")?;
-        let taken = taken.ok_or_else(|| {
-            Problem::new(
-                ErrorCode::NotARepository,
-                "snapshots need a git repository with a commit",
-            )
-            .with_field("snapshots")
-            .with_hint("leave --snapshots out, or commit once")
-        })?;
-        self.keeps_snapshots.store(true, Ordering::Relaxed);
-        Ok(taken)
-    }
-
-    /// Tells whether that is so.
-    pub(crate) fn keeps_snapshots(&self) -> bool {
-        self.keeps_snapshots.load(Ordering::Relaxed)
-    }
-
-    /// Keeps the checkout as it is after a command. What cannot be kept is told to the journal and
-    /// changes nothing about the command.
-    pub(crate) fn keep_after(&self, policy: &PolicyRequest, words: &str, subject: &Subject) {
-        let taken = self.checkout(policy).and_then(|(workspaces, top)| {
-            let what = format!("after: {words}");
-            self.take_snapshot_at(&workspaces, &top, &what, subject)
-        });
-        if let Err(problem) = taken {
-            let text = format!("the files after {words} could not be kept: {problem}");
-            let line = Line::new(event_type::LOG_LINE, subject, json!({"text": text}));
-            self.scribe
-                .record_later(vec![line.severity(Severity::Warning)]);
-        }
     }
 
     pub(crate) fn take_snapshot_at(
@@ -102,7 +63,7 @@ impl Runtime {
     pub fn credit_snapshot(
         &self,
         policy: &PolicyRequest,
-        command: &CommandId,
+        (command, words): (&CommandId, &str),
         (before, after): (&CheckoutSnapshot, &CheckoutSnapshot),
     ) -> Result<usize, Problem> {
         if before.tree == after.tree {
@@ -110,10 +71,7 @@ impl Runtime {
         }
         let (workspaces, top) = self.checkout(policy)?;
         let files = workspaces.snapshot_changes(&top, before, after)?;
-        let mut data = file_changes(&files);
-        data["command_id"] = command.as_str().into();
-        data["before"] = before.name.as_str().into();
-        data["after"] = after.name.as_str().into();
+        let data = kept_changes(&files, (command, words), &top.into(), (before, after));
         let line = Line::new(event_type::FILE_CHANGED, &Subject::default(), data);
         self.scribe.say(line)?;
         Ok(files.len())
@@ -159,6 +117,23 @@ impl Runtime {
         let top = resolved.facts.workspace.root.as_path().to_owned();
         Ok((self.workspaces(&resolved.facts)?, top))
     }
+}
+
+/// What an event says about the files that a command changed between two snapshots.
+pub(crate) fn kept_changes(
+    files: &[ModifiedFile],
+    (command, words): (&CommandId, &str),
+    top: &BytePath,
+    (before, after): (&CheckoutSnapshot, &CheckoutSnapshot),
+) -> serde_json::Value {
+    let mut data = file_changes(files);
+    data["command_id"] = command.as_str().into();
+    data["command"] = words.into();
+    data["top"] = top.to_text().into();
+    data["before"] = before.name.as_str().into();
+    data["after"] = after.name.as_str().into();
+    data["after_oid"] = after.oid.as_str().into();
+    data
 }
 
 fn at(directory: &Path) -> PolicyRequest {

@@ -19,10 +19,6 @@ One client speaks the Model Context Protocol on standard input and output; each 
 Workspace and walls are fixed here: what a tool is asked for may only narrow them. When the client
 closes the stream, everything that it had started is ended.")]
 pub(crate) struct McpArguments {
-    /// Keep the files of the checkout after each command, so that `undo` goes back to any of them;
-    /// costs some milliseconds each
-    #[arg(long)]
-    pub(crate) snapshots: bool,
     #[command(flatten)]
     pub(crate) walls: ServedWalls,
 }

@@ -15,6 +15,7 @@ Examples:
   cofferdam review 3               one task
   cofferdam review 3 --stat        without the diff
   cofferdam review 3 --apply-state .claude/settings.json
+  cofferdam review --commands      which command over a protocol changed which file of this checkout
   cofferdam review --json | jq '.tasks[].hosts'")]
 pub(crate) struct ReviewArguments {
     /// Numbers of tasks, their ids, or the beginnings of them
@@ -27,6 +28,13 @@ pub(crate) struct ReviewArguments {
     /// the home directory; may be given several times, with one task
     #[arg(long, value_name = "PATH", requires = "tasks")]
     pub(crate) apply_state: Vec<String>,
+    /// Show which command of a session, of `cofferdam mcp` or over a server changed which file of the
+    /// checkout, as far as its snapshots reach back
+    #[arg(long, conflicts_with_all = ["tasks", "stat", "apply_state"])]
+    pub(crate) commands: bool,
+    /// Only the commands of one session, by name or id
+    #[arg(long, value_name = "SESSION", requires = "commands")]
+    pub(crate) session: Option<String>,
     /// Print at once, without a pager
     #[arg(long)]
     pub(crate) no_pager: bool,
@@ -61,7 +69,7 @@ pub(crate) struct MergeArguments {
 #[command(after_help = "\
 A snapshot holds every file of a checkout that git does not ignore, untracked ones included. To go
 back to one changes files only: branches and the index stay as they are. What the files are before
-that is a snapshot too, so that it can be taken back. Each repository keeps the newest 50, under
+that is a snapshot too, so that it can be taken back. Each repository keeps the newest 100, under
 refs/cofferdam/snapshots/. What tasks kept of their own trees, after each set-up step and at their
 end, goes with them: with `drop`.
 

@@ -122,10 +122,6 @@ pub(crate) struct ServeArguments {
     /// File with a token for an agent: it may do everything but answer questions in your name
     #[arg(long, value_name = "FILE")]
     pub(crate) work_token_file: Option<PathBuf>,
-    /// Keep the files of the checkout after each command, so that `undo` goes back to any of them;
-    /// costs some milliseconds each
-    #[arg(long)]
-    pub(crate) snapshots: bool,
     #[command(flatten)]
     pub(crate) walls: ServedWalls,
 }
@@ -133,6 +129,13 @@ pub(crate) struct ServeArguments {
 /// The walls of what a server does.
 #[derive(Debug, Args)]
 pub(crate) struct ServedWalls {
+    /// Refuse to begin where the files of the checkout cannot be kept after each command that changed
+    /// something; without it they are kept where the checkout can be watched
+    #[arg(long, conflicts_with = "no_snapshots")]
+    pub(crate) snapshots: bool,
+    /// Do not keep the files of the checkout after commands
+    #[arg(long)]
+    pub(crate) no_snapshots: bool,
     #[command(flatten)]
     pub(crate) walls: WallArguments,
 }

@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 use cofferdam_client::{Client, find_server};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
-use cofferdam_core::limits;
 use cofferdam_core::operation::{OpenSession, RunInSession, SessionResult, SessionView};
 use cofferdam_journal::DataDir;
 use cofferdam_server::{McpServer, OperationHost, Server, ServerOptions};
 use serde_json::{Value, json};
 
 use super::policy_watch::{PolicyWatch, following};
-use super::serve::{SERVER_STOPPED, end_on_signals, served_policy};
+use super::serve::{SERVER_STOPPED, attend, end_on_signals, served_policy};
 use super::session::show;
 use crate::arguments::setup::{
     Agent, HookCommand, HookHostArguments, HookRewriteArguments, HookRunArguments,
@@ -29,7 +28,7 @@ use crate::context::Context;
 use crate::failure::Ending;
 
 /// Where servers that agents hold are found, below the data directory: each by its agent's process.
-const HOSTS: &str = "hooks";
+pub(super) const HOSTS: &str = "hooks";
 /// The session of such a server.
 const SESSION: &str = "agent";
 /// How long is waited for a server that the agent is still starting.
@@ -60,7 +59,9 @@ fn host(context: &Context, arguments: &HookHostArguments) -> Ending {
     let place = hosts.join(std::os::unix::process::parent_id().to_string());
     DataDir::open(&hosts).map_err(|error| error.to_problem())?;
     let data = DataDir::open(&place).map_err(|error| error.to_problem())?;
-    let operations = OperationHost::open(Arc::clone(&runtime), policy).map(Arc::new)?;
+    attend(&runtime, &policy, &arguments.walls)?;
+    let operations = OperationHost::open(Arc::clone(&runtime), policy)?.for_hook();
+    let operations = Arc::new(operations);
     let watch = PolicyWatch::start(following(
         Arc::clone(&runtime),
         operations.context().policy(),
@@ -189,8 +190,8 @@ fn run(context: &Context, arguments: &HookRunArguments) -> Ending {
         session: SESSION.to_owned(),
         command: Some(arguments.command.clone()),
         cwd,
-        // The agent has a limit of its own, and ends this program by it.
-        timeout: Some(limits::COMMAND_TIMEOUT_CAP_SECONDS as f64),
+        // The agent has a limit of its own, and ends this program by it; else the policy's holds.
+        timeout: None,
         aside: arguments.aside,
         ..RunInSession::default()
     };

@@ -6,6 +6,7 @@ use cofferdam_core::operation::{
     SessionReference, SessionView, TerminalList, TerminalListRequest, TerminalName,
 };
 
+use super::hook::HOSTS;
 use crate::arguments::terminal::ServerArguments;
 use crate::context::Context;
 
@@ -20,6 +21,29 @@ pub(super) fn client(
         return Client::with_token_file(server, &context.absolute(file)?);
     }
     of_data_dir(context, what)
+}
+
+/// The same for one session: the server that was named, the one that holds the session, or the one of
+/// this data directory, which says that there is no such one.
+pub(super) fn client_of_session(
+    context: &Context,
+    named: &ServerArguments,
+    session: &str,
+    what: &str,
+) -> Result<Client, Problem> {
+    if named.server.is_none() {
+        let reference = SessionReference {
+            session: session.to_owned(),
+        };
+        let holds = |client: &Client| {
+            let found: Result<SessionView, Problem> = client.call("session_get", &reference);
+            found.is_ok()
+        };
+        if let Some(client) = servers(context).into_iter().find(holds) {
+            return Ok(client);
+        }
+    }
+    client(context, named, what)
 }
 
 /// Finds the server of this data directory.
@@ -44,9 +68,34 @@ pub(super) enum Lasting {
     Session(String),
 }
 
+/// Finds every server whose sessions and terminals are the caller's: the one of this data directory,
+/// and those that agents hold which were set up in the mode hook.
+pub(super) fn servers(context: &Context) -> Vec<Client> {
+    let Ok(data_dir) = context.data_dir() else {
+        return Vec::new();
+    };
+    let mut of_agents: Vec<_> = std::fs::read_dir(data_dir.join(HOSTS))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    of_agents.sort();
+    std::iter::once(data_dir)
+        .chain(of_agents)
+        .filter_map(|place| Client::of_data_dir(&place).ok().flatten())
+        .collect()
+}
+
 /// Looks for a terminal, then for a session of this name.
 pub(super) fn lasting(context: &Context, text: &str) -> Option<(Client, Lasting)> {
-    let client = Client::of_data_dir(&context.data_dir().ok()?).ok()??;
+    let mut servers = servers(context);
+    // The newest agent's session first, where several have one of the same name.
+    servers.reverse();
+    servers.into_iter().find_map(|client| on(client, text))
+}
+
+fn on(client: Client, text: &str) -> Option<(Client, Lasting)> {
     let list: TerminalList = client.call("terminal_list", &TerminalListRequest {}).ok()?;
     if let Some(one) = list
         .terminals

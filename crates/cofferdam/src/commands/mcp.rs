@@ -15,10 +15,7 @@ use crate::failure::Ending;
 pub(crate) fn mcp(context: &Context, arguments: &McpArguments) -> Ending {
     let policy = served_policy(context, &arguments.walls)?;
     let runtime = Arc::new(context.runtime()?);
-    attend(&runtime, &policy, arguments.walls.walls.ask);
-    if arguments.snapshots {
-        runtime.keep_snapshots(&policy)?;
-    }
+    attend(&runtime, &policy, &arguments.walls)?;
     // Other processes may ask for the end of what runs here.
     runtime.attend();
     let host = Arc::new(OperationHost::open(Arc::clone(&runtime), policy)?);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use cofferdam_client::Client;
 use cofferdam_core::exit;
 use cofferdam_core::operation::{
     ListSessions, SessionList, SessionView, TerminalInfo, TerminalList, TerminalListRequest,
@@ -11,6 +10,7 @@ use cofferdam_runtime::{RunningThings, StopEnd};
 use serde::Serialize;
 use serde_json::json;
 
+use super::living;
 use crate::arguments::review::StopArguments;
 use crate::context::Context;
 use crate::failure::{Ending, problem_exit_code};
@@ -41,7 +41,7 @@ struct Alive {
     lasting: Lasting,
 }
 
-/// What the server of the data directory holds.
+/// What servers of the data directory hold, those of agents too.
 #[derive(Debug, Default, Serialize)]
 struct Lasting {
     sessions: Vec<SessionView>,
@@ -49,19 +49,18 @@ struct Lasting {
 }
 
 fn lasting(context: &Context) -> Lasting {
-    let data_dir = context.data_dir().ok();
-    let client = data_dir.and_then(|data| Client::of_data_dir(&data).ok().flatten());
-    let Some(client) = client else {
-        return Lasting::default();
-    };
-    // A server of another workspace, or one that ends just now, has none to tell of.
-    let sessions: Option<SessionList> = client.call("session_list", &ListSessions {}).ok();
-    let terminals: Option<TerminalList> =
-        client.call("terminal_list", &TerminalListRequest {}).ok();
-    Lasting {
-        sessions: sessions.map(|list| list.sessions).unwrap_or_default(),
-        terminals: terminals.map(|list| list.terminals).unwrap_or_default(),
+    let mut all = Lasting::default();
+    for client in living::servers(context) {
+        // A server of another workspace, or one that ends just now, has none to tell of.
+        let sessions: Option<SessionList> = client.call("session_list", &ListSessions {}).ok();
+        all.sessions
+            .extend(sessions.into_iter().flat_map(|list| list.sessions));
+        let terminals: Option<TerminalList> =
+            client.call("terminal_list", &TerminalListRequest {}).ok();
+        all.terminals
+            .extend(terminals.into_iter().flat_map(|list| list.terminals));
     }
+    all
 }
 
 /// Carries out `stop`.

@@ -13,7 +13,7 @@ use crate::arguments::review::ReviewArguments;
 use crate::arguments::task::{MergeHow, RepositoryMeant};
 use crate::context::Context;
 use crate::failure::{Ending, Failure, problem_exit_code};
-use crate::render::{review as render, tasks};
+use crate::render::{by_command, review as render, tasks};
 
 /// Lines that are printed at once on a terminal whose height is not known.
 const LINES_AT_ONCE: usize = 24;
@@ -22,6 +22,9 @@ const LINES_AT_ONCE: usize = 24;
 pub(crate) fn review(context: &Context, arguments: &ReviewArguments) -> Ending {
     if !arguments.apply_state.is_empty() {
         return apply_state(context, &arguments.tasks, &arguments.apply_state);
+    }
+    if arguments.commands {
+        return commands(context, arguments.session.as_deref());
     }
     let runtime = context.task_runtime()?;
     let patch = !arguments.stat;
@@ -46,6 +49,17 @@ pub(crate) fn review(context: &Context, arguments: &ReviewArguments) -> Ending {
         render::reviews(&reviews)
     };
     show(context, &text, &reviews, !arguments.no_pager)
+}
+
+/// Shows which command changed which file of the checkout.
+fn commands(context: &Context, session: Option<&str>) -> Ending {
+    let here = context.current_dir()?;
+    let review = context.task_runtime()?.review_commands(&here, session)?;
+    let now = context.ambient.now();
+    context
+        .output
+        .result(&review, |review| by_command::render(review, now))?;
+    Ok(exit::SUCCESS)
 }
 
 /// Applies changes of an agent's own state, one after the other, until one is refused.

@@ -35,10 +35,7 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     })?;
     let policy = served_policy(context, &arguments.walls)?;
     let runtime = Arc::new(context.runtime()?);
-    attend(&runtime, &policy, arguments.walls.walls.ask);
-    if arguments.snapshots {
-        runtime.keep_snapshots(&policy)?;
-    }
+    attend(&runtime, &policy, &arguments.walls)?;
     // Other processes may ask for the end of what runs here.
     runtime.attend();
     let journal = Arc::clone(runtime.journal());
@@ -103,13 +100,24 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     Ok(exit::SUCCESS)
 }
 
-/// Sees to it that questions wait for `cofferdam approvals`, and that the reviewer can be asked.
-pub(super) fn attend(runtime: &Arc<Runtime>, policy: &PolicyRequest, ask: bool) {
+/// Sees to it that questions wait for `cofferdam approvals`, that the reviewer can be asked, and that
+/// files are kept after commands.
+pub(super) fn attend(
+    runtime: &Arc<Runtime>,
+    policy: &PolicyRequest,
+    served: &ServedWalls,
+) -> Result<(), Problem> {
     runtime.attend_questions();
     runtime.on_review_by_url(Arc::new(crate::review_by_url::Http));
-    if ask || crate::ask::asks_about_hosts(policy) {
+    if served.walls.ask || crate::ask::asks_about_hosts(policy) {
         runtime.ask_about_hosts();
     }
+    if served.snapshots {
+        runtime.keep_snapshots(policy)?;
+    } else if !served.no_snapshots {
+        runtime.keep_snapshots_where_cheap();
+    }
+    Ok(())
 }
 
 /// Gives what the flags fix for as long as it serves.

@@ -90,7 +90,7 @@ fn run(context: &Context, arguments: &SessionRunArguments) -> Ending {
         stdin,
         aside: arguments.aside,
     };
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_session(context, &arguments.server, &arguments.session, WHAT)?;
     let mut answer: SessionResult = client.call("session_run", &request)?;
     if let [word] = arguments.command.as_slice()
         && word.contains(char::is_whitespace)
@@ -165,7 +165,7 @@ fn log(context: &Context, arguments: &SessionLogArguments) -> Ending {
         session: arguments.session.clone(),
         offset: arguments.offset,
     };
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_session(context, &arguments.server, &arguments.session, WHAT)?;
     let page: SessionLogPage = client.call("session_log", &request)?;
     context.output.result(&page, |page| page.text.clone())?;
     Ok(exit::SUCCESS)
@@ -175,7 +175,7 @@ fn close(context: &Context, arguments: &SessionCloseArguments) -> Ending {
     let request = SessionReference {
         session: arguments.session.clone(),
     };
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_session(context, &arguments.server, &arguments.session, WHAT)?;
     let closed: SessionClosed = client.call("session_close", &request)?;
     context.output.result(&closed, render::closed)?;
     Ok(exit::SUCCESS)

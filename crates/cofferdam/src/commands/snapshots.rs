@@ -64,7 +64,8 @@ impl Kept {
             .take_snapshot(policy, &format!("after: {}", self.words))
             .and_then(|after| {
                 let Some(after) = after else { return Ok(0) };
-                runtime.credit_snapshot(policy, &outcome.command_id, (&self.before, &after))
+                let command = (&outcome.command_id, self.words.as_str());
+                runtime.credit_snapshot(policy, command, (&self.before, &after))
             });
         let name = &self.before.name;
         match taken {

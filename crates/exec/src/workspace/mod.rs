@@ -26,6 +26,7 @@ mod harvest;
 mod incoming;
 mod inside;
 mod inspect;
+mod kept;
 mod merge;
 mod names;
 mod persistent;
@@ -40,6 +41,7 @@ mod store;
 mod submodule;
 mod survey;
 mod sweep;
+mod watch;
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -54,6 +56,7 @@ pub use dispose::Dropped;
 pub use error::{GitFailure, WorkspaceError};
 pub(crate) use files::replace_file;
 pub use inside::{InsideCall, InsideGit, InsideOutput};
+pub use kept::{CheckoutChange, KeptCheckout};
 pub use merge::{MergeRequest, Merged};
 pub use record::{
     Base, Borrowed, Harvest, LeftBehind, LeftKind, Placement, Saved, Seed, TreeState, Unsaved,

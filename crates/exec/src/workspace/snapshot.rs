@@ -7,7 +7,7 @@
 //! Neither the user's index nor any branch is touched by taking one or by going back to one. Filter
 //! drivers are off, so that files are kept byte for byte and no program of a repository runs.
 
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::populate::{CHECKOUT, without_filters};
+use super::watch::TreeWatch;
 use super::{WorkspaceError, Workspaces, carry, make_private, repository_name};
 use crate::git::{
     Configuration, GitCall, GitError, RefChange, Repository, RepositoryLock, diff_trees, discover,
@@ -32,7 +33,12 @@ const BRANCHES: &str = "refs/heads/cofferdam";
 const SAVED: &str = "refs/cofferdam/saved";
 
 /// Snapshots that a repository keeps; the oldest go. Those of tasks go with their tasks.
-pub const SNAPSHOTS_KEPT: usize = 50;
+pub const SNAPSHOTS_KEPT: usize = 100;
+/// Bytes of a file from which on it is not kept where git does not hold it as it is: it would fill the
+/// repository, and going back leaves it alone.
+const SNAPSHOT_FILE_BYTES: u64 = 64 << 20;
+/// Files of that size that are told apart.
+const LARGE_FILES: usize = 100;
 
 /// The files of a checkout at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -167,6 +173,15 @@ impl Workspaces {
                 files,
                 top: repository.top.clone().into(),
             })
+        })
+    }
+
+    /// Watches the checkout around a directory.
+    pub(super) fn watch(&self, directory: &Path) -> Result<TreeWatch, WorkspaceError> {
+        self.acting(|| {
+            let checkout = self.checkout(directory)?;
+            checkout.begin_index()?;
+            TreeWatch::start(&checkout.repository.top, &|| checkout.call())
         })
     }
 
@@ -315,29 +330,82 @@ impl Checkout<'_> {
         without_filters(call, &self.configuration)
     }
 
-    /// Puts every file into the private index; gives the tree.
-    fn tree(&self) -> Result<String, GitError> {
+    /// Has the private index begin as the user's, where there is none.
+    fn begin_index(&self) -> Result<(), WorkspaceError> {
+        if self.index.exists() {
+            return Ok(());
+        }
+        let own = self.repository.git_dir.join("index");
+        let copied = if own.exists() {
+            carry::copy_index(&own, &self.index)
+        } else {
+            Ok(())
+        };
+        copied.map_err(WorkspaceError::file("copying the index", &own))
+    }
+
+    /// Puts every file into the private index; gives the tree, and the files that are too large.
+    fn tree(&self) -> Result<(String, Vec<BytePath>), GitError> {
+        let large = self.large()?;
+        let but = large.iter().map(|path| {
+            let mut pathspec = b":(top,exclude,literal)".to_vec();
+            pathspec.extend_from_slice(path.as_bytes());
+            std::ffi::OsString::from_vec(pathspec)
+        });
         self.call()
             .args(["add", "--all", "--", ":/"])
+            .args(but)
             .timeout(CHECKOUT)
             .output()?;
-        self.call().args(["write-tree"]).line()
+        let tree = self.call().args(["write-tree"]).line()?;
+        Ok((tree, large))
+    }
+
+    /// Lists the files that would be taken in and are too large for it.
+    fn large(&self) -> Result<Vec<BytePath>, GitError> {
+        let listed = self
+            .call()
+            .args([
+                "ls-files",
+                "-z",
+                "--others",
+                "--modified",
+                "--exclude-standard",
+            ])
+            .timeout(CHECKOUT)
+            .output()?;
+        let top = self.repository.top.as_path();
+        let is_large = |path: &BytePath| {
+            let found = top.join(path.as_path()).symlink_metadata();
+            found.is_ok_and(|found| found.is_file() && found.len() > SNAPSHOT_FILE_BYTES)
+        };
+        let mut large: Vec<BytePath> = listed
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty())
+            .map(BytePath::from_bytes)
+            .filter(is_large)
+            .take(LARGE_FILES)
+            .collect();
+        large.dedup();
+        Ok(large)
     }
 
     fn take(&self, what: &str) -> Result<CheckoutSnapshot, WorkspaceError> {
         let git = &self.workspaces.git;
         // The index of the last snapshot knows the files that the user's does not.
-        let tree = if let Some(Ok(tree)) = self.index.exists().then(|| self.tree()) {
+        let (tree, large) = if let Some(Ok(tree)) = self.index.exists().then(|| self.tree()) {
             tree
         } else {
             // There is none, or it was cut off while it was written.
-            let own = self.repository.git_dir.join("index");
-            let copied = if own.exists() {
-                carry::copy_index(&own, &self.index)
-            } else {
-                std::fs::remove_file(&self.index).or(Ok(()))
-            };
-            copied.map_err(WorkspaceError::file("copying the index", &own))?;
+            std::fs::remove_file(&self.index).or_else(|error| {
+                if error.kind() == std::io::ErrorKind::NotFound {
+                    return Ok(());
+                }
+                Err(WorkspaceError::file("removing an index", &self.index)(
+                    error,
+                ))
+            })?;
+            self.begin_index()?;
             self.tree()?
         };
         let known = self.workspaces.list_snapshots(&self.repository)?;
@@ -345,6 +413,11 @@ impl Checkout<'_> {
             return Ok(newest.clone());
         }
         let (name, email) = carry::person(&self.configuration);
+        let what = match large.as_slice() {
+            [] => what.to_owned(),
+            [one] => format!("{what} (without {one}, which is too large)"),
+            more => format!("{what} (without {} files that are too large)", more.len()),
+        };
         let line: String = what
             .chars()
             .map(|one| if one.is_control() { ' ' } else { one })

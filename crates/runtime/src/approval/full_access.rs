@@ -11,7 +11,7 @@ use cofferdam_core::plan::{self, WorkspaceView};
 use cofferdam_core::policy::{Permission, ProviderChoice};
 use cofferdam_core::spec::Network;
 
-use super::two_step::{Asking, permitted, short};
+use super::two_step::{Asked, Asking, permitted, short};
 use super::{Kind, Permit};
 use crate::host::PolicyRequest;
 use crate::refusal;
@@ -32,7 +32,7 @@ impl Runtime {
             .look(&request.policy, Network::None, None)
             .map_err(early)?;
         let refused = |problem: Problem| (problem, Some(refusal::requested(&resolved.policy)));
-        let mut asking = Asking::new(&request, &resolved, opening).map_err(refused)?;
+        let mut asking = Asking::new(&Asked::of(&request), &resolved, opening).map_err(refused)?;
         let operation = Operation::FullAccess {
             argv: words(&request.command.command),
         };

@@ -34,6 +34,7 @@ use crate::scribe::{Line, to_value};
 pub use answer::{AskOwner, OwnerAnswer};
 pub(crate) use remember::TaskAnswers;
 pub use review::ReviewByUrl;
+pub(crate) use rules::InPlace;
 pub(crate) use watch::Watchers;
 pub use watch::Watching;
 

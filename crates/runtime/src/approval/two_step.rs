@@ -43,7 +43,7 @@ impl Runtime {
         opening: &Opening<'_>,
         told: &mut bool,
     ) -> Result<CommandOutcome, Refused> {
-        let asking = Asking::new(&request, resolved, opening)
+        let asking = Asking::new(&Asked::of(&request), resolved, opening)
             .map_err(|problem| (problem, Some(refusal::requested(&resolved.policy))))?;
         let (policy, command, control) = (
             request.policy.clone(),
@@ -211,6 +211,28 @@ pub(super) fn permitted(request: RunRequest<'_>, permit: Permit) -> RunRequest<'
     }
 }
 
+/// What somebody asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) command: &'a RunCommand,
+    /// What it reads, where that is known.
+    pub(super) input: Option<&'a [u8]>,
+    pub(super) door: FrontDoor,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn of(request: &'a RunRequest<'_>) -> Self {
+        Self {
+            command: &request.command,
+            input: match &request.io {
+                CommandIo::Capture { input } => input.as_deref(),
+                _ => None,
+            },
+            door: request.front_door,
+        }
+    }
+}
+
 /// What is asked about a command: to what the answer is bound, what is shown, what is remembered.
 pub(super) struct Asking {
     pub(super) kind: ApprovalKind,
@@ -224,14 +246,14 @@ pub(super) struct Asking {
 
 impl Asking {
     pub(super) fn new(
-        request: &RunRequest<'_>,
+        request: &Asked<'_>,
         resolved: &Resolved,
         opening: &Opening<'_>,
     ) -> Result<Self, Problem> {
         let root = resolved.facts.workspace.root.clone();
-        let command = &request.command;
+        let command = request.command;
         let cwd = command.cwd.clone().unwrap_or_else(|| resolved.cwd.clone());
-        let (exact, input) = digest(command, &request.io)?;
+        let (exact, input) = digest(command, request.input)?;
         // Time limits and keys do not make another command of it.
         let alike = RunCommand {
             cwd: Some(cwd.clone()),
@@ -240,14 +262,16 @@ impl Asking {
             idempotency_key: None,
             ..command.clone()
         };
-        let (alike, _) = digest(&alike, &request.io)?;
+        let (alike, _) = digest(&alike, request.input)?;
         Ok(Self {
             kind: ApprovalKind::Command,
             summary: format!("let {} write {root}", short(opening.words)),
             binding: Binding {
-                actor: match request.front_door {
+                actor: match request.door {
                     FrontDoor::CommandLine | FrontDoor::Embedded => Actor::Owner,
-                    FrontDoor::Protocol | FrontDoor::ProtocolBackground => Actor::Protocol,
+                    FrontDoor::Protocol | FrontDoor::ProtocolBackground | FrontDoor::Hook => {
+                        Actor::Protocol
+                    }
                 },
                 task: None,
                 call: Some(opening.who.operation.clone()),
@@ -302,13 +326,13 @@ fn shown_variable(one: &Variable) -> String {
 }
 
 /// Digests the exact request, its input included, and tells how long that is.
-fn digest(command: &RunCommand, io: &CommandIo<'_>) -> Result<(Digest, Option<u64>), Problem> {
+fn digest(command: &RunCommand, input: Option<&[u8]>) -> Result<(Digest, Option<u64>), Problem> {
     let mut bytes = to_value(command)?.to_string().into_bytes();
     let mut length = match &command.stdin {
         Input::Bytes(input) => Some(input.as_bytes().len() as u64),
         Input::Null => None,
     };
-    if let CommandIo::Capture { input: Some(input) } = io {
+    if let Some(input) = input {
         bytes.push(0);
         bytes.extend_from_slice(input);
         length = Some(input.len() as u64);

@@ -6,6 +6,7 @@
 //! state changed, and what was not carried. Events of other parts are read by what they say, and
 //! kept whole where this version does not know them.
 
+mod commands;
 mod gather;
 mod model;
 mod reading;
@@ -13,6 +14,7 @@ mod running;
 mod stop;
 mod told;
 
+pub use commands::{ChangedName, CommandChange, CommandsReview, FileCommands};
 pub use model::{
     HostVerdict, ProtectedOutcome, ReviewChanges, ReviewChecks, ReviewedCommand, ReviewedCommit,
     ReviewedDenial, ReviewedFile, ReviewedHost, ReviewedName, ReviewedStateChange, TaskReview,

@@ -6,26 +6,28 @@ mod stamp;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
 use cofferdam_core::id::{CommandId, SessionId};
 use cofferdam_core::operation::{
-    CommandForm, Input, OpenSession, RunCommand, RunInSession, SessionClosed, SessionJob,
-    SessionJobEnded, SessionList, SessionLogPage, SessionMode, SessionResult, SessionView,
-    command_form, variables,
+    CommandForm, OpenSession, RunCommand, RunInSession, SessionClosed, SessionJob, SessionJobEnded,
+    SessionList, SessionLogPage, SessionMode, SessionResult, SessionView, command_form, variables,
 };
 use cofferdam_core::outcome::CommandOutcome;
-use cofferdam_core::plan::{self, WorkspaceView};
+use cofferdam_core::plan::{self, PlannedCommand, WorkspaceView};
 use cofferdam_core::policy::PolicyDocument;
 use cofferdam_core::spec::Network;
 use cofferdam_exec::{CommandIo, Control, Run, Session, SessionEnd, SessionKind, SessionRun};
 use serde_json::json;
 
+use crate::approval::{InPlace, Permit};
 use crate::decide::decide;
 use crate::host::{PolicyRequest, Resolved};
+use crate::keeping::Credit;
 use crate::participants::Participants;
 use crate::refusal;
-use crate::run::{FrontDoor, Opening, plan_as};
+use crate::run::{FrontDoor, Opening, plan_by};
 use crate::runtime::Runtime;
 use crate::scribe::Line;
 use registry::Entry;
@@ -193,46 +195,74 @@ impl Runtime {
             CommandForm::Shell(text) => Some(text.clone()),
             CommandForm::Argv(_) => None,
         };
-        let running = entry.begin(control);
-        let relaunched = self.follow_policy(&entry)? | entry.take_reset();
-        let (session, resolved) = entry.walls();
-        let shell = resolved.facts.shell.clone();
         let has_directory = request.cwd.is_some();
-        let mut command = RunCommand::new(match &form {
-            CommandForm::Shell(_) => CommandForm::Argv(vec![shell.clone()]),
-            CommandForm::Argv(_) => form.clone(),
-        });
-        command.cwd = Some(match request.cwd {
-            Some(cwd) => cwd.into(),
-            None => session.spec().workspace.clone(),
-        });
+        let running = entry.begin(control);
+        let who = entry.terms.who.another(self.plane.ambient());
+        let subject = who.subject();
+        let opening = Opening {
+            who: &who,
+            words: &words,
+            door: entry.terms.door,
+        };
+        let mut command = RunCommand::new(form);
         command.timeout = request.timeout;
         command.idle_timeout = request.idle_timeout;
         command.env = variables(request.env);
-        command.stdin = Input::Null;
-        let io = CommandIo::Capture {
-            input: request.stdin.map(String::into_bytes),
+        let input = request.stdin.map(String::into_bytes);
+        let cwd = request.cwd.map(BytePath::from);
+        let mut relaunched = false;
+        let mut permit: Option<Permit> = None;
+        let (session, resolved, planned) = loop {
+            relaunched |= self.follow_policy(&entry)? | entry.take_reset();
+            let (session, resolved) = entry.walls();
+            command.cwd = Some(match &cwd {
+                Some(cwd) => cwd.clone(),
+                None => session.spec().workspace.clone(),
+            });
+            let planned = if permit.is_none() {
+                let asked = InPlace {
+                    resolved: &resolved,
+                    spec: session.spec(),
+                    command: &command,
+                    input: input.as_deref(),
+                };
+                match self.ask_in_place(&asked, &opening, control) {
+                    // While it was asked the policy may have become another.
+                    Ok(Some(answered)) => {
+                        permit = Some(answered);
+                        continue;
+                    }
+                    Ok(None) => plan_in_session(
+                        &resolved,
+                        &session,
+                        &command,
+                        (opening.door, false),
+                        input.is_some(),
+                    ),
+                    Err(problem) => Err(problem),
+                }
+            } else {
+                plan_in_session(
+                    &resolved,
+                    &session,
+                    &command,
+                    (opening.door, true),
+                    input.is_some(),
+                )
+            };
+            let planned = planned.inspect_err(|problem| {
+                let data = json!({
+                    "operation": "session_run",
+                    "session_id": entry.terms.id,
+                    "verdict": "refuse",
+                    "problem": problem,
+                });
+                let denied = Line::new(event_type::POLICY_DENIED, &subject, data);
+                self.scribe.record_later(vec![denied]);
+            })?;
+            break (session, resolved, planned);
         };
         let decision = decide(&resolved.policy);
-        let subject = entry.terms.who.another(self.plane.ambient()).subject();
-        let planned = plan_as(
-            &resolved,
-            session.spec(),
-            &command,
-            &form,
-            entry.terms.door,
-            &io,
-        )
-        .inspect_err(|problem| {
-            let data = json!({
-                "operation": "session_run",
-                "session_id": entry.terms.id,
-                "verdict": "refuse",
-                "problem": problem,
-            });
-            let denied = Line::new(event_type::POLICY_DENIED, &subject, data);
-            self.scribe.record_later(vec![denied]);
-        })?;
         self.scribe.record_later(vec![Line::new(
             event_type::POLICY_DECIDED,
             &subject,
@@ -244,19 +274,31 @@ impl Runtime {
                 "why": decision.why,
                 "clamps": planned.clamps,
                 "commands": planned.judgement,
+                "answered_by": permit.as_ref().and_then(Permit::by),
             }),
         )]);
+        let kept = self
+            .kept_command(&resolved, opening.door, || Credit {
+                session: Some(entry.terms.id.clone()),
+                ..opening.credit()
+            })
+            .map(Arc::new);
+        if let Some(kept) = &kept {
+            // Where it waits for its turn, not before that has come.
+            let kept = Arc::clone(kept);
+            control.when_intended(move || kept.begin());
+        }
         let patience = planned.spec.timeout_ms.map(Duration::from_millis);
         let end = session.run(SessionRun {
             run: Run {
                 command: planned.spec,
                 subject: subject.clone(),
-                io,
+                io: CommandIo::Capture { input },
                 control: control.clone(),
                 timeout_clamped: !planned.clamps.is_empty(),
             },
             script,
-            shell,
+            shell: resolved.facts.shell.clone(),
             has_directory,
             patience,
             aside: request.aside,
@@ -272,8 +314,8 @@ impl Runtime {
         if session_reset {
             self.tell_reset(&entry, "walls_lost");
         }
-        if self.keeps_snapshots() {
-            self.keep_after(&entry.terms.policy, &words, &subject);
+        if let Some(kept) = kept {
+            kept.end(&outcome.command_id);
         }
         Ok(SessionResult {
             session_id: entry.terms.id.clone(),
@@ -488,6 +530,27 @@ impl Runtime {
             isolation: session.isolation(),
         }
     }
+}
+
+/// Plans a command as the session carries it out, a script as its shell; rules judge what was asked.
+fn plan_in_session(
+    resolved: &Resolved,
+    session: &Session,
+    command: &RunCommand,
+    by: (FrontDoor, bool),
+    has_input: bool,
+) -> Result<PlannedCommand, Problem> {
+    let carried = match &command.command {
+        CommandForm::Shell(_) => RunCommand {
+            command: CommandForm::Argv(vec![resolved.facts.shell.clone()]),
+            ..command.clone()
+        },
+        CommandForm::Argv(_) => command.clone(),
+    };
+    let spec = session.spec();
+    let input = has_input.then(Vec::new);
+    let io = CommandIo::Capture { input };
+    plan_by(resolved, spec, &carried, &command.command, by, &io)
 }
 
 /// A command whose session was closed under it was cancelled, and did not lose its place.

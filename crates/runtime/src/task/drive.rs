@@ -13,6 +13,7 @@ use cofferdam_core::outcome::{CommandOutcome, Status};
 use cofferdam_core::plan;
 use cofferdam_core::spec::Access;
 use cofferdam_core::task::{IsolationMode, TaskRequest, TaskResult};
+use cofferdam_exec::workspace::CheckoutSnapshot;
 use cofferdam_exec::{CommandIo, Enclosure, Run};
 use serde_json::json;
 
@@ -29,6 +30,7 @@ use crate::profile::Agent;
 use crate::refusal;
 use crate::run::{Opening, fallback, plan_in};
 use crate::runtime::Runtime;
+use crate::snapshots::kept_changes;
 
 impl Runtime {
     /// Runs a task to its end.
@@ -128,7 +130,8 @@ fn drive(
             return;
         }
     };
-    keep_snapshot(course, &prepared, "before");
+    let mut kept = Kept::default();
+    kept.keep(course, &prepared, When::Before, None);
     let notes = course
         .left_behind
         .iter()
@@ -151,7 +154,10 @@ fn drive(
         agent.as_ref(),
         io,
         draft,
-        &mut measured,
+        &mut Measuring {
+            measured: &mut measured,
+            kept: &mut kept,
+        },
     ) {
         draft.fail(problem);
     }
@@ -161,7 +167,8 @@ fn drive(
     {
         draft.fail(problem);
     }
-    keep_snapshot(course, &prepared, "after");
+    let command = draft.outcome.as_ref().map(|one| one.command_id.clone());
+    kept.keep(course, &prepared, When::After, command.as_ref());
     if let Err(problem) = super::hosts::keep_hosts(course) {
         draft.fail(problem);
     }
@@ -185,33 +192,99 @@ fn drive(
     clean_up(course, prepared, asked, draft);
 }
 
-/// Keeps the user's own checkout as it is before and after a task that may write it.
-fn keep_snapshot(course: &mut Course<'_>, prepared: &Prepared, when: &str) {
-    let resolved = &prepared.resolved;
-    if !matches!(prepared.place, Place::Live) || resolved.policy.workspace.value != Access::Write {
-        return;
+/// What is found out about changes while a task runs.
+struct Measuring<'a> {
+    measured: &'a mut Option<Measured>,
+    kept: &'a mut Kept,
+}
+
+/// A moment of a task at which the user's own checkout is kept.
+#[derive(Debug, Clone, Copy)]
+enum When<'a> {
+    Before,
+    /// After a set-up step.
+    Step(&'a str),
+    After,
+}
+
+/// The user's own checkout, kept as it is at moments of a task that may write it.
+#[derive(Debug, Default)]
+struct Kept {
+    newest: Option<CheckoutSnapshot>,
+    /// Whether the command is one of several, each of which is to have its own changes.
+    has_steps: bool,
+}
+
+impl Kept {
+    const fn is_kept(&self) -> bool {
+        self.newest.is_some()
     }
-    let (runtime, number) = (course.runtime, course.number);
-    let top = resolved.facts.workspace.root.as_path();
-    let taken = runtime.workspaces(&resolved.facts).and_then(|workspaces| {
-        let what = format!("{when} task {number}");
-        runtime.take_snapshot_at(&workspaces, top, &what, &course.subject)
-    });
-    match taken {
-        Ok(Some(snapshot)) => {
-            let name = snapshot.name;
-            if when == "before" {
-                course.notes.push(format!(
-                    "your files as they were before it are snapshot {name}: cofferdam undo {name}"
-                ));
-            }
-            let summary = format!("your files {when} task {number} are snapshot {name}");
-            course.keep("snapshot", summary, None, None, json!({"snapshot": name}));
+
+    /// Keeps it; `command` has ended since the moment before, and what changed is its.
+    fn keep(
+        &mut self,
+        course: &mut Course<'_>,
+        prepared: &Prepared,
+        when: When<'_>,
+        command: Option<&CommandId>,
+    ) {
+        let resolved = &prepared.resolved;
+        if !matches!(prepared.place, Place::Live)
+            || resolved.policy.workspace.value != Access::Write
+        {
+            return;
         }
-        Ok(None) => {}
-        Err(problem) => course
-            .notes
-            .push(format!("your files {when} it could not be kept: {problem}")),
+        let (runtime, number) = (course.runtime, course.number);
+        let top = resolved.facts.workspace.root.as_path();
+        let (word, what) = match when {
+            When::Before => ("before", format!("before task {number}")),
+            When::After => ("after", format!("after task {number}")),
+            When::Step(step) => ("after", format!("task {number} after setup: {step}")),
+        };
+        let taken = runtime.workspaces(&resolved.facts).and_then(|workspaces| {
+            let taken = runtime.take_snapshot_at(&workspaces, top, &what, &course.subject)?;
+            let changes = match (&self.newest, &taken) {
+                (Some(before), Some(after)) if before.tree != after.tree => {
+                    workspaces.snapshot_changes(top, before, after)?
+                }
+                _ => Vec::new(),
+            };
+            Ok((taken, changes))
+        });
+        match taken {
+            Ok((Some(snapshot), changes)) => {
+                let name = snapshot.name.clone();
+                if let (Some(before), Some(command)) = (&self.newest, command)
+                    && self.has_steps
+                    && !changes.is_empty()
+                {
+                    let words = match when {
+                        When::Step(step) => step,
+                        _ => "",
+                    };
+                    let by = (command, words);
+                    let data = kept_changes(&changes, by, &top.into(), (before, &snapshot));
+                    course.say(event_type::FILE_CHANGED, Severity::Info, data);
+                }
+                self.newest = Some(snapshot);
+                let summary = match when {
+                    When::Before => {
+                        course.notes.push(format!(
+                            "your files as they were before it are snapshot {name}: \
+                             cofferdam undo {name}"
+                        ));
+                        format!("your files before task {number} are snapshot {name}")
+                    }
+                    When::After => format!("your files after task {number} are snapshot {name}"),
+                    When::Step(_) => return,
+                };
+                course.keep("snapshot", summary, None, None, json!({"snapshot": name}));
+            }
+            Ok((None, _)) => {}
+            Err(problem) => course
+                .notes
+                .push(format!("your files {word} it could not be kept: {problem}")),
+        }
     }
 }
 
@@ -249,7 +322,7 @@ fn work(
     agent: Option<&Agent>,
     io: CommandIo<'_>,
     draft: &mut Draft,
-    measured: &mut Option<Measured>,
+    measuring: &mut Measuring<'_>,
 ) -> Result<(), Problem> {
     let runtime = course.runtime;
     let resolved = &prepared.resolved;
@@ -312,7 +385,8 @@ fn work(
         Place::Tree(_) if !steps.is_empty() => measure::snapshot(&enclosure, Store::Own),
         _ => None,
     };
-    draft.is_credited = is_tree && !steps.is_empty();
+    draft.is_credited = (is_tree || measuring.kept.is_kept()) && !steps.is_empty();
+    measuring.kept.has_steps = !steps.is_empty();
     course.enter_with(
         TaskState::Setup,
         json!({"effective": draft.isolation.effective}),
@@ -337,6 +411,9 @@ fn work(
                 measure::keep(&enclosure, after, base, index + 1, &what);
             }
             before = after;
+        } else {
+            let kept = &mut *measuring.kept;
+            kept.keep(course, prepared, When::Step(step), Some(&command));
         }
     }
     course.enter(TaskState::Running);
@@ -361,7 +438,7 @@ fn work(
     if is_tree {
         credit(course, &enclosure, before.as_ref(), &outcome.command_id);
     } else if let Some(before) = before {
-        *measured = measure::since(&enclosure, &before);
+        *measuring.measured = measure::since(&enclosure, &before);
     }
     draft.outcome = Some(outcome);
     enclosure.close();

@@ -16,11 +16,12 @@ use cofferdam_core::spec::{
     Access, CommandSpec, EnclosureSpec, Network, ProviderKind, StreamPlan, Variable,
 };
 use cofferdam_exec::terminal::{Terminal, TerminalOptions};
-use cofferdam_exec::{Session, TerminalSize};
+use cofferdam_exec::{Control, Session, TerminalSize};
 use serde_json::json;
 
 use super::registry::Entry;
 use super::size_of;
+use crate::approval::{InPlace, Permit};
 use crate::decide::{command_rules, decide};
 use crate::host::{PolicyRequest, Resolved};
 use crate::participants::Participants;
@@ -39,6 +40,16 @@ pub struct TerminalRequest {
     pub open: TerminalOpen,
     /// By which door it came.
     pub front_door: FrontDoor,
+    /// By what whoever waits for an answer about it is reached.
+    pub control: Control,
+}
+
+/// Who asks for a terminal.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    name: &'a TerminalName,
+    opening: &'a Opening<'a>,
+    control: &'a Control,
 }
 
 /// What a terminal was opened with, and stays with.
@@ -67,6 +78,7 @@ impl Runtime {
             mut policy,
             open,
             front_door,
+            control,
         } = request;
         let size = size_of(open.rows, open.columns)?;
         let _reserved = self.terminals.reserve(&open.name)?;
@@ -79,7 +91,11 @@ impl Runtime {
         command.write_access = open.write_access;
         narrow(&mut policy, &command);
         let who = Participants::new(self.plane.ambient());
-        let words = format!("terminal {}", open.name);
+        let words = if open.argv.is_empty() {
+            format!("terminal {}", open.name)
+        } else {
+            format!("terminal {}: {}", open.name, command.command.summary())
+        };
         let opening = Opening {
             who: &who,
             words: &words,
@@ -90,19 +106,23 @@ impl Runtime {
             .as_deref()
             .map(|session| self.place_of(session, &open))
             .transpose()?;
+        self.scribe.record_later(opening.lines());
+        let asked = Asked {
+            name: &open.name,
+            opening: &opening,
+            control: &control,
+        };
         let planned = match &place {
             None => self
                 .look(&policy, Network::None, None)
-                .and_then(|resolved| {
-                    self.plan_terminal(&open.name, policy, &resolved, None, (command, front_door))
-                }),
+                .and_then(|resolved| self.plan_terminal(&asked, policy, &resolved, None, command)),
             Some(place) => {
                 let session = Some(&*place.session);
                 let (policy, resolved) = (place.policy.clone(), &place.resolved);
-                self.plan_terminal(&open.name, policy, resolved, session, (command, front_door))
+                self.plan_terminal(&asked, policy, resolved, session, command)
             }
         };
-        let mut lines = opening.lines();
+        let mut lines = Vec::new();
         let (fixed, decided) = match planned {
             Ok(planned) => planned,
             Err(problem) => {
@@ -161,11 +181,11 @@ impl Runtime {
 
     fn plan_terminal(
         &self,
-        name: &TerminalName,
+        asked: &Asked<'_>,
         policy: PolicyRequest,
         resolved: &Resolved,
         session: Option<&Session>,
-        (mut command, door): (RunCommand, FrontDoor),
+        mut command: RunCommand,
     ) -> Result<(Fixed, serde_json::Value), Problem> {
         let requested = refusal::requested(&resolved.policy);
         let decision = decide(&resolved.policy);
@@ -185,6 +205,26 @@ impl Runtime {
         } else {
             let view = WorkspaceView::live(&resolved.facts.workspace);
             plan::prepare(&resolved.policy, &view, &resolved.facts, &self.scratch())?
+        };
+        let Asked {
+            name,
+            opening,
+            control,
+        } = *asked;
+        let permit = self.ask_in_place(
+            &InPlace {
+                resolved,
+                spec: &spec,
+                command: &command,
+                input: None,
+            },
+            opening,
+            control,
+        )?;
+        // Whoever was asked has answered, as at the keyboard.
+        let door = match &permit {
+            Some(_) => FrontDoor::Embedded,
+            None => opening.door,
         };
         // What is typed into it later is nobody's to judge: the walls hold it.
         let judgement = command_rules(
@@ -216,6 +256,7 @@ impl Runtime {
             "spec_hash": spec.hash(),
             "policy": resolved.policy.digest(),
             "commands": judgement,
+            "answered_by": permit.as_ref().and_then(Permit::by),
         });
         let fixed = Fixed {
             name: name.clone(),
@@ -336,6 +377,7 @@ impl TerminalRequest {
             policy,
             open: TerminalOpen::new(name),
             front_door: FrontDoor::Embedded,
+            control: Control::new(),
         }
     }
 

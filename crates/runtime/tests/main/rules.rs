@@ -1,7 +1,9 @@
 //! Rules about commands where commands run: row 13.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
+use cofferdam_core::approval::{ApprovalAnswer, ApprovalAsk, Remember};
 use cofferdam_core::error::ErrorCode;
 use cofferdam_core::operation::{
     OpenSession, RunCommand, RunInSession, TerminalName, TerminalOpen,
@@ -11,7 +13,9 @@ use cofferdam_core::policy::{
     CommandDecision, CommandRule, Permission, PolicyDocument, ProviderChoice,
 };
 use cofferdam_exec::{CommandIo, Control};
-use cofferdam_runtime::{FrontDoor, PolicyRequest, RunRequest, Runtime, TerminalRequest};
+use cofferdam_runtime::{
+    AskOwner, FrontDoor, OwnerAnswer, PolicyRequest, RunRequest, Runtime, TerminalRequest,
+};
 
 use crate::support::{Desk, events, has_walls};
 
@@ -231,6 +235,7 @@ fn row_13_sessions_and_terminals_are_judged_as_commands_are() {
                 ..TerminalOpen::new(name)
             },
             front_door: FrontDoor::Protocol,
+            control: Control::new(),
         })
     };
     let refused = terminal(&["touch", "made"]).expect_err("refused");
@@ -238,6 +243,102 @@ fn row_13_sessions_and_terminals_are_judged_as_commands_are() {
     let asked = terminal(&[]).expect_err("refused");
     assert_eq!(asked.code, ErrorCode::ApprovalUnavailable);
     terminal(&["cat"]).expect("opened");
+}
+
+/// Answers every question from now on, and counts them.
+#[derive(Debug)]
+struct Says {
+    yes: bool,
+    asked: Mutex<Vec<String>>,
+}
+
+impl AskOwner for Says {
+    fn ask(&self, ask: &ApprovalAsk, _: &dyn Fn() -> bool) -> Option<OwnerAnswer> {
+        let mut asked = self.asked.lock().expect("whole");
+        asked.push(ask.preview.command.clone().unwrap_or_default());
+        Some(OwnerAnswer {
+            answer: if self.yes {
+                ApprovalAnswer::Approve
+            } else {
+                ApprovalAnswer::Reject
+            },
+            remember: Remember::Once,
+        })
+    }
+}
+
+#[test]
+fn row_13_sessions_and_terminals_ask_where_somebody_looks_at_questions() {
+    for yes in [false, true] {
+        let desk = Desk::with_repository();
+        let runtime = desk.runtime();
+        let owner = Arc::new(Says {
+            yes,
+            asked: Mutex::default(),
+        });
+        runtime.on_approval(Arc::clone(&owner) as Arc<dyn AskOwner>);
+        let asked = PolicyRequest {
+            workspace: Some(desk.repo.clone()),
+            owner: policy(ProviderChoice::Direct),
+            ..PolicyRequest::default()
+        };
+        let open = OpenSession {
+            name: Some("work".to_owned()),
+            ..OpenSession::default()
+        };
+        runtime
+            .open_session(asked.clone(), &open, FrontDoor::Protocol)
+            .expect("opened");
+        let run = |text: &str| {
+            let request = RunInSession {
+                session: "work".to_owned(),
+                command: Some(text.to_owned()),
+                ..RunInSession::default()
+            };
+            runtime.run_in_session(request, &Control::new())
+        };
+        // A denial is no question, and what is allowed is none either.
+        assert_eq!(
+            run("touch made").expect_err("refused").code,
+            ErrorCode::Denied
+        );
+        assert!(run("cat /dev/null").expect("a result").result.success);
+        assert!(owner.asked.lock().expect("whole").is_empty());
+        let answered = run("mkdir made");
+        let name = TerminalName::parse("one").expect("a name");
+        let terminal = runtime.terminal_open(TerminalRequest {
+            policy: asked.clone(),
+            open: TerminalOpen {
+                argv: ["cp", "/dev/null", "copied"].map(str::to_owned).to_vec(),
+                ..TerminalOpen::new(name)
+            },
+            front_door: FrontDoor::Protocol,
+            control: Control::new(),
+        });
+        let words = owner.asked.lock().expect("whole").clone();
+        assert_eq!(words, ["mkdir made", "terminal one: cp /dev/null copied"]);
+        assert_eq!(desk.repo.join("made").exists(), yes);
+        if yes {
+            assert!(answered.expect("a result").result.success);
+            terminal.expect("opened");
+            let told = events(&runtime);
+            let decided = told.iter().find(|event| {
+                event.kind == "policy.decided" && event.data["commands"]["verdict"] == "ask"
+            });
+            let by = decided.map(|event| event.data["answered_by"].clone());
+            assert!(
+                by.is_some_and(|by| by.as_str().is_some_and(|by| !by.is_empty())),
+                "{decided:#?}"
+            );
+        } else {
+            assert_eq!(answered.expect_err("no").code, ErrorCode::ApprovalRejected);
+            assert_eq!(terminal.expect_err("no").code, ErrorCode::ApprovalRejected);
+        }
+        // The same again is another question: nothing was remembered.
+        let again = run("mkdir made");
+        assert_eq!(owner.asked.lock().expect("whole").len(), 3);
+        assert_eq!(again.is_ok(), yes);
+    }
 }
 
 #[test]

@@ -67,13 +67,13 @@ fn files_come_back_untracked_ones_too_and_going_back_can_be_taken_back() {
 fn the_oldest_snapshots_go() {
     let desk = Desk::with_repository();
     let runtime = desk.runtime();
-    for number in 0..55 {
+    for number in 0..105 {
         desk.write("a.txt", format!("{number}\n"));
         runtime.take_snapshot(&policy(), "one").unwrap().unwrap();
     }
     let list = runtime.snapshots(&desk.repo).unwrap();
-    let ends = (list[0].name.as_str(), list[49].name.as_str());
-    assert_eq!((list.len(), ends), (50, ("s6", "s55")));
+    let ends = (list[0].name.as_str(), list[99].name.as_str());
+    assert_eq!((list.len(), ends), (100, ("s6", "s105")));
 }
 
 #[test]
@@ -107,6 +107,56 @@ fn a_task_in_the_checkout_can_be_taken_back_whole() {
     runtime.restore_snapshot(&desk.repo, "s1").unwrap();
     assert_eq!(desk.look(), before);
     assert_eq!(desk.read("untracked"), "mine\n");
+}
+
+#[test]
+fn each_step_of_a_task_in_the_checkout_has_a_snapshot_and_its_files_are_told() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let result = task(
+        &runtime,
+        TaskRequest {
+            isolation_mode: IsolationMode::None,
+            setup: vec!["echo s >setup.txt".to_owned(), "true".to_owned()],
+            ..shell_task("echo two >a.txt; echo more >>setup.txt")
+        },
+    );
+    let list = runtime.snapshots(&desk.repo).unwrap();
+    let told: Vec<_> = list
+        .iter()
+        .map(|one| (one.name.as_str(), one.what.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("s1", "before task 1"),
+            ("s2", "task 1 after setup: echo s >setup.txt"),
+            ("s3", "after task 1"),
+        ]
+    );
+    let review = runtime.review("1", false).unwrap();
+    let commands = &review.changes.commands;
+    let (step, main) = (&commands[0].command_id, &commands[2].command_id);
+    let by: Vec<_> = review
+        .changes
+        .files
+        .iter()
+        .map(|file| (file.file.path.to_string(), file.commands.clone()))
+        .collect();
+    assert_eq!(
+        by,
+        [
+            ("a.txt".to_owned(), vec![main.clone()]),
+            ("setup.txt".to_owned(), vec![step.clone(), main.clone()]),
+        ],
+        "{result:#?}"
+    );
+    runtime.restore_snapshot(&desk.repo, "s2").unwrap();
+    assert_eq!(desk.read("setup.txt"), "s\n");
+    assert_eq!(desk.read("a.txt"), "one\n");
 }
 
 #[test]
@@ -246,4 +296,209 @@ fn a_server_that_is_told_to_keeps_the_files_after_each_command() {
     assert_eq!(desk.read("a.txt"), "two\n");
     runtime.restore_snapshot(&desk.repo, "s1").unwrap();
     assert_eq!(desk.read("untracked"), "mine\n");
+}
+
+/// A server that keeps the files where that is cheap, with one shell session.
+fn kept() -> Option<(Desk, std::sync::Arc<cofferdam_runtime::Runtime>)> {
+    if !has_walls() {
+        return None;
+    }
+    let desk = Desk::with_repository();
+    let runtime = std::sync::Arc::new(desk.runtime());
+    runtime.keep_snapshots_where_cheap();
+    let asked = OpenSession {
+        name: Some("desk".to_owned()),
+        ..OpenSession::default()
+    };
+    runtime
+        .open_session(policy(), &asked, FrontDoor::Protocol)
+        .unwrap();
+    Some((desk, runtime))
+}
+
+fn in_session(runtime: &cofferdam_runtime::Runtime, text: &str) -> String {
+    let asked = RunInSession {
+        session: "desk".to_owned(),
+        command: Some(text.to_owned()),
+        ..RunInSession::default()
+    };
+    let end = runtime.run_in_session(asked, &Control::new()).unwrap();
+    assert!(end.result.success, "{end:?}");
+    end.result.command_id.to_string()
+}
+
+#[test]
+fn each_command_that_changed_something_has_a_snapshot_and_its_files_are_told() {
+    let Some((desk, runtime)) = kept() else {
+        return;
+    };
+    desk.write("untracked", "mine\n");
+    in_session(&runtime, "true");
+    let first = in_session(
+        &runtime,
+        "mkdir -p new/deep && echo 1 >new/deep/file && rm untracked",
+    );
+    in_session(
+        &runtime,
+        "cat a.txt >/dev/null; mkdir -p ignored; echo x >ignored/x",
+    );
+    // What somebody else changes between two commands is not theirs.
+    desk.write("b.txt", "by hand\n");
+    let second = in_session(&runtime, "echo two >a.txt; echo 2 >new/deep/file");
+    let outcome = runtime.run_command(RunRequest {
+        policy: policy(),
+        command: RunCommand::shell("echo 3 >new/deep/file; chmod +x a.txt"),
+        front_door: FrontDoor::Protocol,
+        io: CommandIo::Capture { input: None },
+        control: Control::new(),
+    });
+    let list = runtime.snapshots(&desk.repo).unwrap();
+    let told: Vec<_> = list
+        .iter()
+        .map(|one| (one.name.as_str(), one.what.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("s1", "before: true"),
+            (
+                "s2",
+                "after: mkdir -p new/deep && echo 1 >new/deep/file && rm untracked"
+            ),
+            ("s3", "before: echo two >a.txt; echo 2 >new/deep/file"),
+            ("s4", "after: echo two >a.txt; echo 2 >new/deep/file"),
+            ("s5", "after: echo 3 >new/deep/file; chmod +x a.txt"),
+        ]
+    );
+    let review = runtime.review_commands(&desk.repo, None).unwrap();
+    let by: Vec<(&str, Vec<&str>)> = review
+        .files
+        .iter()
+        .map(|file| {
+            (
+                file.path.as_str(),
+                file.commands.iter().map(String::as_str).collect(),
+            )
+        })
+        .collect();
+    let third = outcome.command_id.as_str();
+    assert_eq!(
+        by,
+        [
+            ("a.txt", vec![second.as_str(), third]),
+            (
+                "new/deep/file",
+                vec![first.as_str(), second.as_str(), third]
+            ),
+            ("untracked", vec![first.as_str()]),
+        ]
+    );
+    assert!(review.commands.iter().all(|one| one.commands_at_once == 1));
+    let of_session = runtime.review_commands(&desk.repo, Some("desk")).unwrap();
+    assert_eq!(of_session.commands.len(), 2);
+    runtime
+        .review_commands(&desk.repo, Some("none"))
+        .unwrap_err();
+    // Each can be gone back to, and that is nobody's either.
+    runtime.restore_snapshot(&desk.repo, "s1").unwrap();
+    assert_eq!(desk.read("untracked"), "mine\n");
+    assert!(!desk.repo.join("new").exists());
+    in_session(&runtime, "true");
+    let after = runtime.review_commands(&desk.repo, None).unwrap();
+    assert_eq!(after.commands.len(), 3);
+}
+
+#[test]
+fn what_changes_while_two_commands_run_is_of_both_and_that_is_said() {
+    let Some((desk, runtime)) = kept() else {
+        return;
+    };
+    in_session(&runtime, "true");
+    let long = {
+        let runtime = std::sync::Arc::clone(&runtime);
+        std::thread::spawn(move || {
+            let outcome = runtime.run_command(RunRequest {
+                policy: policy(),
+                command: RunCommand::shell(
+                    "echo 1 >begun; until test -e ignored/go; do sleep 0.01; done",
+                ),
+                front_door: FrontDoor::Protocol,
+                io: CommandIo::Capture { input: None },
+                control: Control::new(),
+            });
+            outcome.command_id.to_string()
+        })
+    };
+    while !desk.repo.join("begun").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let short = in_session(
+        &runtime,
+        "echo 2 >a.txt; mkdir -p ignored; echo >ignored/go",
+    );
+    let long = long.join().unwrap();
+    let review = runtime.review_commands(&desk.repo, None).unwrap();
+    for file in &review.files {
+        let mut by = file.commands.clone();
+        by.sort();
+        let mut both = vec![short.clone(), long.clone()];
+        both.sort();
+        assert_eq!(by, both, "{}", file.path);
+    }
+    assert!(review.commands.iter().all(|one| one.commands_at_once == 2));
+}
+
+#[test]
+fn a_file_that_is_too_large_is_not_kept_and_stays_when_one_goes_back() {
+    let Some((desk, runtime)) = kept() else {
+        return;
+    };
+    in_session(&runtime, "true");
+    in_session(&runtime, "truncate -s 65M large; echo 2 >a.txt");
+    let list = runtime.snapshots(&desk.repo).unwrap();
+    let what = &list[1].what;
+    assert!(
+        what.ends_with("(without large, which is too large)"),
+        "{what}"
+    );
+    runtime.restore_snapshot(&desk.repo, "s1").unwrap();
+    assert_eq!(desk.read("a.txt"), "one\n");
+    assert_eq!(desk.repo.join("large").metadata().unwrap().len(), 65 << 20);
+    let held = desk.git(&["count-objects", "-v"]);
+    let packed: u64 = held
+        .lines()
+        .find_map(|line| line.strip_prefix("size: "))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(packed < 1_000, "{held}");
+}
+
+#[test]
+fn nothing_is_kept_unless_it_was_asked_for_or_where_nothing_can_be_written() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let run = |door, write_access| {
+        let outcome = runtime.run_command(RunRequest {
+            policy: policy(),
+            command: RunCommand {
+                write_access,
+                ..RunCommand::shell("date +%N >a.txt; true")
+            },
+            front_door: door,
+            io: CommandIo::Capture { input: None },
+            control: Control::new(),
+        });
+        assert!(outcome.success, "{outcome:?}");
+        runtime.snapshots(&desk.repo).unwrap().len()
+    };
+    assert_eq!(run(FrontDoor::Protocol, None), 0);
+    runtime.keep_snapshots_where_cheap();
+    assert_eq!(run(FrontDoor::CommandLine, None), 0);
+    let read = Some(cofferdam_core::spec::Access::Read);
+    assert_eq!(run(FrontDoor::Protocol, read), 0);
+    assert_eq!(run(FrontDoor::Protocol, None), 2);
 }

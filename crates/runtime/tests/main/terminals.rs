@@ -33,6 +33,7 @@ fn request(policy: PolicyRequest, text: &str) -> TerminalRequest {
         policy,
         open: TerminalOpen::new(name(text)),
         front_door: FrontDoor::Protocol,
+        control: Control::new(),
     }
 }
 

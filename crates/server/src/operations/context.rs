@@ -16,6 +16,7 @@ pub struct OperationHost {
     runtime: Arc<Runtime>,
     policy: PolicyRequest,
     authority: Authority,
+    session_door: FrontDoor,
 }
 
 impl OperationHost {
@@ -31,6 +32,7 @@ impl OperationHost {
             runtime,
             policy,
             authority: Authority::new(Actor::Protocol, root),
+            session_door: FrontDoor::Protocol,
         })
     }
 
@@ -48,6 +50,14 @@ impl OperationHost {
             owner.permission.get_or_insert(Permission::Unrestricted);
         }
         self.authority = Authority::new(Actor::Owner, self.authority.root().clone());
+        self
+    }
+
+    /// Says that sessions are for an agent's own tool for commands: the agent ends what takes too long,
+    /// and only the policy does besides.
+    #[must_use]
+    pub const fn for_hook(mut self) -> Self {
+        self.session_door = FrontDoor::Hook;
         self
     }
 
@@ -82,6 +92,11 @@ impl OperationContext {
     /// Lends whose word this is: a protocol's, on the workspace of this server.
     pub fn authority(&self) -> &Authority {
         &self.host.authority
+    }
+
+    /// Gives the door by which commands of sessions come.
+    pub fn session_door(&self) -> FrontDoor {
+        self.host.session_door
     }
 
     /// Gives whose word a file operation is.

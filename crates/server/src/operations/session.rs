@@ -6,7 +6,6 @@ use cofferdam_core::operation::{
     SessionJobEnded, SessionList, SessionLogPage, SessionReference, SessionResult, SessionView,
 };
 use cofferdam_core::outcome::Status;
-use cofferdam_runtime::FrontDoor;
 
 use super::context::OperationContext;
 use super::entry::{Annotations, Operation, Scope};
@@ -117,7 +116,7 @@ fn open(context: &OperationContext, request: OpenSession) -> Result<SessionView,
     context.check_workspace(request.workspace.as_deref())?;
     context
         .runtime()
-        .open_session(context.policy(), &request, FrontDoor::Protocol)
+        .open_session(context.policy(), &request, context.session_door())
 }
 
 fn run(context: &OperationContext, request: RunInSession) -> Result<SessionResult, Problem> {

@@ -120,6 +120,7 @@ fn open(context: &OperationContext, request: TerminalOpen) -> Result<TerminalOpe
         policy: context.policy(),
         open,
         front_door: FrontDoor::Protocol,
+        control: context.control().clone(),
     })
 }
 
