@@ -445,8 +445,10 @@ fn serve_tells_how_to_ask() {
           --read-token-file <FILE>  File with a second token, for whoever may look and change nothing
           --work-token-file <FILE>  File with a token for an agent: it may do everything but answer
                                     questions in your name
-          --snapshots               Keep the files of the checkout after each command, so that `undo`
-                                    goes back to any of them; costs some milliseconds each
+          --snapshots               Refuse to begin where the files of the checkout cannot be kept after
+                                    each command that changed something; without it they are kept where
+                                    the checkout can be watched
+          --no-snapshots            Do not keep the files of the checkout after commands
           --json                    Print one JSON object on standard output instead of text
           --data-dir <DIR>          Directory of the journal and of the tasks' trees [default:
                                     $COFFERDAM_DATA_DIR, $XDG_DATA_HOME/cofferdam or

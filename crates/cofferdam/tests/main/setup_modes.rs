@@ -288,6 +288,74 @@ fn commands_of_an_agent_go_through_the_session_that_it_holds() {
 }
 
 #[test]
+fn the_session_of_an_agent_is_shown_and_its_files_are_told_by_command() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    fs::write(
+        scene.work().join("limits.toml"),
+        "schema = 1\n[limits]\nwall = 2\n",
+    )
+    .expect("written");
+    let mut host = held(&scene, &["--policy", "limits.toml"]);
+    let claude = |text: &str| {
+        let said = rewritten(&scene, "claude", &json!({"command": text}));
+        let line = said["updatedInput"]["command"].as_str().expect("text");
+        run(&scene, line)
+    };
+    claude("echo 1 >by-agent; export KEPT=1").expect_code(0);
+    claude("true").expect_code(0);
+    let all = scene.run(&["ps", "--json"]).expect_code(0).json();
+    let session = &all["sessions"][0];
+    assert_eq!(session["name"], "agent", "{all:#}");
+    assert_eq!(session["commands"], 2);
+    // It can be looked into from outside, by its name.
+    let inside = scene.run(&["session", "run", "agent", "-c", "echo $KEPT"]);
+    assert_eq!(inside.expect_code(0).text(), "1\n");
+    // The policy's limit holds, and is told; there is no other.
+    let late = claude("sleep 60").expect_code(124);
+    assert!(late.stderr.contains("time limit"), "{}", late.stderr);
+    let review = scene
+        .run(&["review", "--commands", "--json"])
+        .expect_code(0);
+    let review = review.json();
+    assert_eq!(review["files"][0]["path"], "by-agent", "{review:#}");
+    let of_session = ["review", "--commands", "--session", "agent"];
+    let text = scene.run(&of_session).expect_code(0);
+    assert!(
+        text.text().contains("echo 1 >by-agent") && text.text().contains("A by-agent"),
+        "{}",
+        text.text()
+    );
+    scene.run(&["undo", "s1"]).expect_code(0);
+    assert!(!scene.work().join("by-agent").exists());
+    scene.run(&["kill", "agent"]).expect_code(0);
+    let all = scene.run(&["ps", "--json"]).expect_code(0).json();
+    assert_eq!(all["sessions"], json!([]));
+    drop(host.stdin.take());
+    assert_eq!(wait(&mut host).code(), Some(0));
+}
+
+#[test]
+fn a_hook_that_is_told_not_to_keeps_no_files() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.repository();
+    let mut host = held(&scene, &["--no-snapshots"]);
+    let said = rewritten(&scene, "claude", &json!({"command": "echo 1 >by-agent"}));
+    let line = said["updatedInput"]["command"].as_str().expect("text");
+    run(&scene, line).expect_code(0);
+    let list = scene.run(&["undo", "--list", "--json"]).expect_code(0);
+    assert_eq!(list.json()["snapshots"], json!([]));
+    drop(host.stdin.take());
+    assert_eq!(wait(&mut host).code(), Some(0));
+}
+
+#[test]
 fn without_a_session_a_command_of_an_agent_does_not_run() {
     let scene = Scene::new();
     let said = rewritten(&scene, "claude", &json!({"command": "touch made"}));

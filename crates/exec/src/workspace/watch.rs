@@ -278,6 +278,8 @@ mod tests {
         }
     }
 
+    type Change<'a> = (&'a str, &'a dyn Fn());
+
     #[test]
     fn every_kind_of_change_is_told_and_nothing_else() {
         let desk = Desk::new();
@@ -291,15 +293,14 @@ mod tests {
         std::fs::read(repo.join("src/a")).expect("read");
         assert!(!watch.has_changed());
 
-        type Change<'a> = (&'a str, &'a dyn Fn());
         let changes: [Change<'_>; 9] = [
             ("written", &|| desk.write("src/a", "2")),
             ("new at depth", &|| desk.write("src/deep/b", "2")),
             ("held though ignored", &|| {
-                desk.write("target/debug/held", "2")
+                desk.write("target/debug/held", "2");
             }),
             ("where all is ignored", &|| {
-                desk.write("only/ignored/here/y", "2")
+                desk.write("only/ignored/here/y", "2");
             }),
             ("renamed", &|| {
                 std::fs::rename(repo.join("src/a"), repo.join("src/c")).expect("renamed");

@@ -312,7 +312,7 @@ fn kept() -> Option<(Desk, std::sync::Arc<cofferdam_runtime::Runtime>)> {
     };
     runtime
         .open_session(policy(), &asked, FrontDoor::Protocol)
-        .unwrap();
+        .expect("opened");
     Some((desk, runtime))
 }
 
@@ -322,7 +322,9 @@ fn in_session(runtime: &cofferdam_runtime::Runtime, text: &str) -> String {
         command: Some(text.to_owned()),
         ..RunInSession::default()
     };
-    let end = runtime.run_in_session(asked, &Control::new()).unwrap();
+    let end = runtime
+        .run_in_session(asked, &Control::new())
+        .expect("a result");
     assert!(end.result.success, "{end:?}");
     end.result.command_id.to_string()
 }
