@@ -26,6 +26,10 @@ const BASH: &str = "bash -c :";
 
 /// Everything that is measured through `cofferdam-exec`. Direct and Landlock are commands of a
 /// standing enclosure, whose keeper runs: a bare command has no walls to put up.
+#[expect(
+    clippy::print_stdout,
+    reason = "what is not measured, for want of an engine, is told"
+)]
 pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
     let data = scratch.join("plane");
     let plane = open(&data);
@@ -94,6 +98,14 @@ pub(super) fn subjects(scratch: &Path, workspace: &Path) -> Vec<Measured> {
             run: with_plane(&|plane| cold(plane, spec(ProviderChoice::Bwrap)?)),
         },
     ];
+    match spec(ProviderChoice::Container) {
+        Ok(_) => all.push(standing(
+            "container, standing",
+            4.0,
+            ProviderChoice::Container,
+        )),
+        Err(why) => println!("skipped: commands in a container: {why}"),
+    }
     all.extend(files::subjects(&files_workspace, &door));
     all
 }
