@@ -4,6 +4,7 @@ pub(crate) mod approvals;
 pub(crate) mod call;
 pub(crate) mod logs;
 pub(crate) mod mode;
+pub(crate) mod outbox;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod protected;
@@ -26,6 +27,7 @@ use approvals::ApprovalsArguments;
 use call::{CallArguments, McpArguments};
 use logs::{KillArguments, LogsArguments};
 use mode::ModeArguments;
+use outbox::{OutboxArguments, PushArguments};
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
 use protected::ProtectedArguments;
@@ -119,6 +121,10 @@ pub(crate) enum TopCommand {
     Session(Box<SessionCommand>),
     /// List what waits for your answer, and answer it
     Approvals(ApprovalsArguments),
+    /// Hold a push of a task's own branch, or push it
+    Push(PushArguments),
+    /// List what would leave this machine and is held, and release or refuse it
+    Outbox(OutboxArguments),
     /// Tell or set what may be changed in a workspace from now on
     Mode(ModeArguments),
     /// List names that your own tools obey, release one, put back what was taken away there

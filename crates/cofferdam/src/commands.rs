@@ -14,6 +14,7 @@ mod living;
 mod logs;
 mod mcp;
 mod mode;
+mod outbox;
 mod policy;
 mod policy_watch;
 mod profile;
@@ -52,6 +53,8 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Attach(arguments) => attach::attach(context, &arguments),
         TopCommand::Session(command) => session::session(context, &command),
         TopCommand::Approvals(arguments) => approvals::approvals(context, &arguments),
+        TopCommand::Push(arguments) => outbox::push(context, &arguments),
+        TopCommand::Outbox(arguments) => outbox::outbox(context, &arguments),
         TopCommand::Mode(arguments) => mode::mode(context, &arguments),
         TopCommand::Protected(arguments) => protected::protected(context, &arguments),
         TopCommand::Ps => ps::ps(context),

@@ -11,6 +11,7 @@ pub(crate) mod events;
 pub(crate) mod explain;
 #[cfg(test)]
 pub(crate) mod fixtures;
+pub(crate) mod outbox;
 pub(crate) mod outcome;
 pub(crate) mod ps;
 pub(crate) mod review;

@@ -22,6 +22,8 @@ mod journal;
 mod lasting;
 #[path = "main/operations.rs"]
 mod operations;
+#[path = "main/outbox.rs"]
+mod outbox;
 #[path = "main/policy.rs"]
 mod policy;
 #[path = "main/ports.rs"]

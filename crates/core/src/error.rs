@@ -135,6 +135,14 @@ codes! {
     ApprovalForbidden = "approval_forbidden";
     /// What was approved is not what is to be done, or was done already.
     GrantRefused = "grant_refused";
+    /// There is no such proposal in the outbox.
+    ProposalUnknown = "proposal_unknown";
+    /// The proposal was released or refused already.
+    ProposalDecided = "proposal_decided";
+    /// The owner's configuration of the repository has no such remote.
+    RemoteUnknown = "remote_unknown";
+    /// The remote, a hook of the owner's or the connection did not let a push through.
+    PushFailed = "push_failed";
     /// A supervisor or keeper vanished; what it guarded was ended.
     EnclosureLost = "enclosure_lost";
     /// It was cancelled before it started.

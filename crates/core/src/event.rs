@@ -172,6 +172,16 @@ event_types! {
     APPROVAL_RECALLED = "approval.recalled";
     /// A remembered answer was taken back.
     APPROVAL_FORGOTTEN = "approval.forgotten";
+    /// Something would leave the machine, and is held. data: the proposal, `{proposal_id, effect, binding…}`.
+    OUTBOX_PROPOSED = "outbox.proposed";
+    /// Intent: the owner released a proposal, and it is carried out. data: `{proposal_id, release_id, digest, by, door, lease}`.
+    OUTBOX_RELEASED = "outbox.released";
+    /// A released proposal has left the machine. data: `{proposal_id, release_id, sent}`.
+    OUTBOX_SENT = "outbox.sent";
+    /// A released proposal did not get through. data: `{proposal_id, release_id, problem}`.
+    OUTBOX_FAILED = "outbox.failed";
+    /// The owner refused a proposal. data: `{proposal_id, by, door, reason}`.
+    OUTBOX_REFUSED = "outbox.refused";
     /// A connection was decided. data: `{enclosure_id, command_id, host, port, verdict, reason, rule, origin…}`.
     NET_DECIDED = "net.decided";
     /// A connection that was allowed ended. data: `{enclosure_id, command_id, host, port, ended, sent, received, elapsed_ms}`.
@@ -235,6 +245,11 @@ pub const INTENT_RULES: &[IntentRule] = &[
         intent: event_type::APPROVAL_REQUESTED,
         key: "approval_id",
         outcomes: &[event_type::APPROVAL_RESOLVED],
+    },
+    IntentRule {
+        intent: event_type::OUTBOX_RELEASED,
+        key: "release_id",
+        outcomes: &[event_type::OUTBOX_SENT, event_type::OUTBOX_FAILED],
     },
 ];
 

@@ -121,6 +121,8 @@ ids! {
     SessionId = "sess";
     /// Names one question to whoever may answer it.
     ApprovalId = "appr";
+    /// Names something that would leave the machine and is held.
+    ProposalId = "out";
     /// An answer that is remembered.
     RuleId = "rule";
     /// Names one life of a plane: what holds a lease on its intents.

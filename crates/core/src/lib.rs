@@ -31,6 +31,7 @@ pub mod id;
 pub mod limits;
 pub mod mask;
 pub mod operation;
+pub mod outbox;
 pub mod outcome;
 pub mod plan;
 pub mod policy;

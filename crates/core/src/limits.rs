@@ -18,6 +18,10 @@ pub const SWEEP_MILLISECONDS: u64 = 2_000;
 pub const INLINE_BODY_BYTES: usize = 8 * 1024;
 /// Events on one page when a query names no number.
 pub const PAGE_EVENTS: usize = 100;
+/// Proposals of the outbox that are listed at once.
+pub const PROPOSALS_LISTED: usize = 200;
+/// Commits of a proposal that are listed.
+pub const PROPOSAL_COMMITS: usize = 50;
 /// Most events on one page.
 pub const PAGE_EVENTS_CAP: usize = 1_000;
 /// Identical denials of one task after which a result says that nothing will change.

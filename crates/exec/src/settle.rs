@@ -8,7 +8,7 @@ use std::path::Path;
 use cofferdam_core::ambient::Ambient;
 use cofferdam_core::approval::ApprovalState;
 use cofferdam_core::bytes::BytePath;
-use cofferdam_core::error::Problem;
+use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Event, INTENT_RULES, NewEvent, Severity, event_type};
 use cofferdam_core::id::CommandId;
 use cofferdam_core::outcome::Status;
@@ -63,6 +63,10 @@ pub(crate) fn dead_planes(
                 }
                 event_type::APPROVAL_REQUESTED => {
                     approval(ambient, &intent, &mut events);
+                    None
+                }
+                event_type::OUTBOX_RELEASED => {
+                    release(ambient, &intent, &mut events);
                     None
                 }
                 event_type::FILE_INTENDED => {
@@ -232,6 +236,28 @@ fn approval(ambient: &dyn Ambient, intent: &Event, events: &mut Vec<NewEvent>) {
         event_type::APPROVAL_RESOLVED,
         Severity::Warning,
         json!({"approval_id": id, "state": ApprovalState::Interrupted}),
+    ));
+}
+
+/// Says of what was on its way out that nobody knows whether it got through: it waits again.
+fn release(ambient: &dyn Ambient, intent: &Event, events: &mut Vec<NewEvent>) {
+    let (Some(proposal), Some(release)) = (
+        intent.data.get("proposal_id"),
+        intent.data.get("release_id"),
+    ) else {
+        return;
+    };
+    let problem = Problem::new(
+        ErrorCode::PushFailed,
+        "the process that sent it died: whether it got through is not known",
+    )
+    .with_hint("release it again: what the remote has already is not sent twice");
+    events.push(new_event(
+        ambient,
+        &intent.subject(),
+        event_type::OUTBOX_FAILED,
+        Severity::Warning,
+        json!({"proposal_id": proposal, "release_id": release, "problem": problem}),
     ));
 }
 

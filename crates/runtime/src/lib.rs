@@ -11,6 +11,8 @@
 //! - [`Runtime::diff`], [`Runtime::merge`], [`Runtime::drop_task`], [`Runtime::undo`]: what is done
 //!   with the result afterwards.
 //!
+//! - [`Runtime::propose_push`], [`Runtime::release_held`]: what leaves the machine, held until the
+//!   owner answers.
 //! - [`Runtime::read_file`], [`Runtime::edit_file`] and their kin: files behind the same walls.
 //! - [`Runtime::terminal_open`] and its kin: terminals that stay (E7).
 //!
@@ -28,6 +30,7 @@ mod known;
 mod lasting;
 mod mode;
 mod options;
+mod outbox;
 mod owned;
 mod participants;
 mod profile;

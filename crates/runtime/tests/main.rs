@@ -55,3 +55,6 @@ mod background;
 
 #[path = "main/protected.rs"]
 mod protected;
+
+#[path = "main/outbox.rs"]
+mod outbox;

@@ -84,6 +84,7 @@ pub(crate) const fn is_wrong_request(code: ErrorCode) -> bool {
             | ErrorCode::CwdMissing
             | ErrorCode::PolicyWidening
             | ErrorCode::UnsupportedField
+            | ErrorCode::RemoteUnknown
             | ErrorCode::SyntaxIncomplete
     )
 }
@@ -109,6 +110,7 @@ pub(crate) const fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::OperationUnknown
         | ErrorCode::TaskUnknown
         | ErrorCode::ApprovalUnknown
+        | ErrorCode::ProposalUnknown
         | ErrorCode::SessionUnknown
         | ErrorCode::WorkspaceMissing => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -116,10 +118,14 @@ pub(crate) const fn status_of(code: ErrorCode) -> StatusCode {
         ErrorCode::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::TaskState
         | ErrorCode::ApprovalClosed
+        | ErrorCode::ProposalDecided
+        | ErrorCode::TargetMoved
+        | ErrorCode::OtherRepository
         | ErrorCode::SessionTaken
         | ErrorCode::SessionBusy
         | ErrorCode::Cancelled
         | ErrorCode::MergeConflict => StatusCode::CONFLICT,
+        ErrorCode::PushFailed => StatusCode::BAD_GATEWAY,
         ErrorCode::SessionLimit => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::JournalLocked
         | ErrorCode::ProviderUnavailable

@@ -87,6 +87,12 @@ pub(crate) struct MergeHow {
     /// Let them change names that the host's tools execute or obey
     #[arg(long)]
     pub(crate) allow_protected: bool,
+    /// Push the branch that took them, with your own credentials and hooks, and never with force
+    #[arg(long)]
+    pub(crate) push: bool,
+    /// The remote to which it is pushed, by its name [default: where git pushes that branch]
+    #[arg(long, value_name = "NAME", requires = "push")]
+    pub(crate) remote: Option<String>,
     #[command(flatten)]
     pub(crate) repository: RepositoryMeant,
 }

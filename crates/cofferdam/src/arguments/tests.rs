@@ -39,6 +39,8 @@ fn the_first_help_shows_where_to_start() {
       attach     Put a terminal or a session of a running server on this one
       session    Run commands in a place that stays up, of a running server
       approvals  List what waits for your answer, and answer it
+      push       Hold a push of a task's own branch, or push it
+      outbox     List what would leave this machine and is held, and release or refuse it
       mode       Tell or set what may be changed in a workspace from now on
       protected  List names that your own tools obey, release one, put back what was taken away there
       ps         List tasks, commands, sessions and terminals that run now
@@ -295,6 +297,10 @@ fn merge_tells_what_it_refuses() {
     Options:
           --into <BRANCH>     Branch that takes them, in place of the one from which each task began
           --allow-protected   Let them change names that the host's tools execute or obey
+          --push              Push the branch that took them, with your own credentials and hooks, and
+                              never with force
+          --remote <NAME>     The remote to which it is pushed, by its name [default: where git pushes
+                              that branch]
           --repository <DIR>  The repository of the tasks, where the current directory is not in it
           --json              Print one JSON object on standard output instead of text
           --data-dir <DIR>    Directory of the journal and of the tasks' trees [default:

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
-use cofferdam_runtime::{MergeOptions, Runtime, TaskReview};
+use cofferdam_core::operation::ReleaseHeld;
+use cofferdam_core::task::MergeStatus;
+use cofferdam_runtime::{FrontDoor, MergeOptions, Runtime, TaskMerge, TaskReview};
 use serde::Serialize;
 use serde_json::json;
 
@@ -248,7 +250,7 @@ pub(crate) fn merge(context: &Context, tasks: &[String], how: &MergeHow) -> Endi
         tasks,
         "merged",
         |runtime, name| {
-            let merge = runtime.merge(name, &options)?;
+            let mut merge = runtime.merge(name, &options)?;
             let mut problem = merge.problem.clone();
             if let Some(problem) = &mut problem
                 && problem.hint.is_none()
@@ -256,10 +258,40 @@ pub(crate) fn merge(context: &Context, tasks: &[String], how: &MergeHow) -> Endi
                 let number = merge.number;
                 problem.hint = Some(format!("cofferdam merge {number} --into BRANCH"));
             }
+            if how.push && merge.merge.status == MergeStatus::Merged {
+                problem = push_merged(runtime, &mut merge, name, how.remote.as_deref()).err();
+            }
             Ok((merge, problem))
         },
         |merge| tasks::merged(merge, &here),
     )
+}
+
+/// Pushes the branch into which a task was merged. What does not get through stays held.
+fn push_merged(
+    runtime: &Runtime,
+    merge: &mut TaskMerge,
+    name: &str,
+    remote: Option<&str>,
+) -> Result<(), Problem> {
+    let held = runtime.propose_merged(name, remote)?;
+    let id = held.proposal.proposal_id.clone();
+    merge.pushed = Some(held);
+    let request = ReleaseHeld {
+        proposal_ids: vec![id.clone()],
+        task: None,
+    };
+    let released = runtime.release_held(&request, FrontDoor::CommandLine);
+    merge.pushed = Some(runtime.held_one(&id)?);
+    match released {
+        // The same was pushed before.
+        Err(problem) if problem.code == ErrorCode::ProposalDecided => Ok(()),
+        Err(problem) => {
+            let hint = format!("cofferdam outbox release {id}");
+            Err(problem.with_hint(hint))
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Carries out `drop`.

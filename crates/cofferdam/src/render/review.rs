@@ -167,6 +167,10 @@ fn review(review: &TaskReview) -> String {
         };
         format!("{}{became}", one_line(&one.summary, 110))
     });
+    fields.list("held", &review.held, super::outbox::in_review);
+    fields.list("asks", &review.questions, |one| {
+        paint(CAUTION, one_line(&one.ask.summary, 110))
+    });
     fields.list("not in", &review.left_behind, |one| one_line(one, 110));
     fields.list("not out", &review.not_brought_in, |one| one_line(one, 110));
     fields.list("notes", &review.notes, |one| one_line(one, 110));
@@ -208,6 +212,8 @@ fn head(review: &TaskReview) -> String {
     for (number, noun, verb) in [
         (refused.count(), "host", " refused"),
         (other_denials(review).count(), "denial", ""),
+        (held(review), "push", " held"),
+        (review.questions.len(), "question", ""),
     ] {
         if number > 0 {
             let said = format!("{}{verb}", count(number, noun));
@@ -219,6 +225,12 @@ fn head(review: &TaskReview) -> String {
         paint(STRONG, format_args!("task {}", review.number)),
         paint(status_style(review.status), review.status),
     )
+}
+
+/// Counts what waits to leave.
+fn held(review: &TaskReview) -> usize {
+    let waits = review.held.iter().filter(|one| one.state.waits());
+    waits.count()
 }
 
 fn place(fields: &mut Fields, review: &TaskReview) {

@@ -212,6 +212,14 @@ pub(crate) fn merged(merge: &TaskMerge, here: &Path) -> String {
             paint(CAUTION, merge_word(status))
         ),
     };
+    if let Some(held) = &merge.pushed {
+        let _ = writeln!(
+            text,
+            "{}: {}",
+            super::outbox::state(held.state),
+            one_line(&held.proposal.summary, 120)
+        );
+    }
     text.push_str(&next(&merge.next));
     text
 }

@@ -6,6 +6,7 @@ mod command;
 mod environment;
 mod files;
 mod mode;
+mod outbox;
 mod protected;
 mod request;
 mod search;
@@ -35,6 +36,10 @@ pub use files::{
     ReadFiles, ReadKind, RenameFile, RestoreFile, Segment, WriteFile, WriteMode,
 };
 pub use mode::{GetMode, Mode, ModeView, SetMode, SubmitPlan};
+pub use outbox::{
+    GetHeld, HeldAnswer, ListOutbox, OutboxAnswer, OutboxPage, Push, PushProposed, RefuseHeld,
+    ReleaseHeld,
+};
 pub use protected::{
     ListProtected, ListQuarantine, ProtectedBy, ProtectedLine, ProtectedPage, ProtectedReleased,
     QuarantinePage, Quarantined, ReleaseProtected, RestoreQuarantined,

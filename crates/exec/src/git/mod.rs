@@ -3,11 +3,13 @@
 //! Every call runs with hooks, fsmonitor, external diffs, background maintenance, prompts and the
 //! `ext` transport off, with an environment that holds nothing of the caller's but the home
 //! directory and the places of the owner's configuration, and never on a repository that a task
-//! could write. What it prints is read only in its `-z` forms.
+//! could write. What it prints is read only in its `-z` forms. Pushing and signing are done in the
+//! owner's name, with their environment and hooks (see [`GitCall::in_owners_name`]).
 
 mod diff;
 mod error;
 mod lock;
+mod owner;
 mod refs;
 mod repository;
 
@@ -35,8 +37,11 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 /// What a call may print at most.
 const BOUND: usize = 512 << 20;
 
+/// Where hooks are looked for: nowhere.
+const NO_HOOKS: &str = "core.hooksPath=/dev/null";
+
 const HARDENED: &[&str] = &[
-    "core.hooksPath=/dev/null",
+    NO_HOOKS,
     "core.fsmonitor=false",
     "core.alternateRefsCommand=/bin/true",
     "gc.auto=0",
@@ -63,6 +68,10 @@ pub struct GitOptions {
     pub config_global: Option<BytePath>,
     /// Value of `GIT_CONFIG_SYSTEM`, when it is set.
     pub config_system: Option<BytePath>,
+    /// Every variable of whoever owns the repository, for what is done in their name: pushing and
+    /// signing, which need agents, helpers and proxies that nobody can list. Empty where their
+    /// environment is not at hand.
+    pub owner: Vec<(BytePath, BytePath)>,
 }
 
 /// The git program, found once, with the environment of every call.
@@ -70,6 +79,8 @@ pub struct GitOptions {
 pub(crate) struct Git {
     program: CString,
     environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The same for what is done in the owner's name.
+    owner_environment: Vec<(Vec<u8>, Vec<u8>)>,
     home: PathBuf,
     default_excludes: PathBuf,
 }
@@ -94,16 +105,8 @@ impl Git {
             pair("GIT_LITERAL_PATHSPECS", b"0"),
             pair("GIT_ADVICE", b"0"),
             pair("GIT_LFS_SKIP_SMUDGE", b"1"),
-            pair("GIT_CONFIG_COUNT", HARDENED.len().to_string().as_bytes()),
         ];
-        for (number, setting) in HARDENED.iter().enumerate() {
-            let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-            environment.push(pair(&format!("GIT_CONFIG_KEY_{number}"), key.as_bytes()));
-            environment.push(pair(
-                &format!("GIT_CONFIG_VALUE_{number}"),
-                value.as_bytes(),
-            ));
-        }
+        environment.extend(settings(HARDENED));
         for (name, value) in [
             ("XDG_CONFIG_HOME", &options.xdg_config_home),
             ("GIT_CONFIG_GLOBAL", &options.config_global),
@@ -121,9 +124,11 @@ impl Git {
         let default_excludes = configuration
             .map_or_else(|| home.join(".config"), |path| path.as_path().to_path_buf())
             .join("git/ignore");
+        let owner_environment = owner::environment(&options.owner, &environment);
         let git = Self {
             program,
             environment,
+            owner_environment,
             home,
             default_excludes,
         };
@@ -173,6 +178,7 @@ impl Git {
             environment: Vec::new(),
             input: Input::Empty,
             timeout: TIMEOUT,
+            is_owners: false,
         }
     }
 
@@ -182,6 +188,21 @@ impl Git {
             .env("GIT_DIR", git_dir.as_os_str().as_bytes())
             .env("GIT_WORK_TREE", work_tree.as_os_str().as_bytes())
     }
+}
+
+/// Gives the variables by which git takes settings.
+fn settings(settings: &[&str]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let pair = |name: String, value: &str| (name.into_bytes(), value.as_bytes().to_vec());
+    let mut pairs = vec![pair(
+        "GIT_CONFIG_COUNT".to_owned(),
+        &settings.len().to_string(),
+    )];
+    for (number, setting) in settings.iter().enumerate() {
+        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+        pairs.push(pair(format!("GIT_CONFIG_KEY_{number}"), key));
+        pairs.push(pair(format!("GIT_CONFIG_VALUE_{number}"), value));
+    }
+    pairs
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {
@@ -202,6 +223,7 @@ pub(crate) struct GitCall<'a> {
     environment: Vec<(Vec<u8>, Vec<u8>)>,
     input: Input<'a>,
     timeout: Duration,
+    is_owners: bool,
 }
 
 impl<'a> GitCall<'a> {
@@ -240,6 +262,12 @@ impl<'a> GitCall<'a> {
         self
     }
 
+    /// Runs it in the owner's name: with their environment, their hooks and what they sign with.
+    pub(crate) fn in_owners_name(mut self) -> Self {
+        self.is_owners = true;
+        self
+    }
+
     /// Runs it, whatever its exit code.
     pub(crate) fn run(self) -> Result<Answer, GitError> {
         self.run_told().map(|(answer, _)| answer)
@@ -257,7 +285,11 @@ impl<'a> GitCall<'a> {
             .map(|one| String::from_utf8_lossy(one).into_owned());
         let told: Vec<String> = told.collect();
         arguments.extend(self.arguments);
-        let mut environment = self.git.environment.clone();
+        let mut environment = if self.is_owners {
+            self.git.owner_environment.clone()
+        } else {
+            self.git.environment.clone()
+        };
         environment.extend(self.environment);
         let answer = tool::run(&tool::Call {
             program: &self.git.program,

@@ -164,6 +164,20 @@ impl Git {
             .output()?;
         Ok(Configuration::parse(&output))
     }
+
+    /// Reads the same as it is for the owner: without what the plane sets for its own calls, such as
+    /// that there are no hooks and nothing is signed.
+    pub(crate) fn owner_configuration(
+        &self,
+        repository: &Repository,
+    ) -> Result<Configuration, GitError> {
+        let output = self
+            .on(&repository.git_dir, &repository.top)
+            .in_owners_name()
+            .args(["config", "--list", "-z"])
+            .output()?;
+        Ok(Configuration::parse(&output))
+    }
 }
 
 /// The effective configuration of a repository, in the order in which git reads it.

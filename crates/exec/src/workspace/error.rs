@@ -87,6 +87,54 @@ pub enum WorkspaceError {
         /// Which.
         files: Vec<BytePath>,
     },
+    /// A branch is not where it was when somebody looked at it.
+    #[error("branch {branch} is at {}, not at {expected} as it was shown; nothing was pushed", found.as_deref().unwrap_or("no commit"))]
+    BranchMoved {
+        /// The branch.
+        branch: String,
+        /// Where it should be.
+        expected: String,
+        /// Where it is; nowhere when it is not there.
+        found: Option<String>,
+    },
+    /// Something besides the branch is not as it was when somebody looked at it.
+    #[error("{what} is another one than was shown; nothing was pushed")]
+    PushChanged {
+        /// What.
+        what: String,
+    },
+    /// The owner's configuration has no such remote, or several and none that is meant.
+    #[error("{}", no_remote(name.as_deref(), known))]
+    RemoteUnknown {
+        /// The name that was given.
+        name: Option<String>,
+        /// The remotes that there are.
+        known: Vec<String>,
+    },
+    /// The merge was to be signed, and could not be.
+    #[error("the merge could not be signed, as commit.gpgSign wants: {why}")]
+    NotSigned {
+        /// What git said.
+        why: String,
+    },
+    /// The owner's hooks lie where a task could have changed them.
+    #[error(
+        "the task could have changed {path}, where your hooks are: nothing is pushed from here"
+    )]
+    HooksChanged {
+        /// Where they are.
+        path: BytePath,
+    },
+    /// A push did not get through.
+    #[error("{remote} does not have {branch}: {why}")]
+    PushFailed {
+        /// The remote.
+        remote: String,
+        /// The branch.
+        branch: String,
+        /// What git, a hook or the remote said.
+        why: String,
+    },
     /// The task is not in a state in which this can be done.
     #[error("{why}")]
     State {
@@ -122,6 +170,18 @@ fn list(files: &[BytePath]) -> String {
         text.push(format!("and {} more", files.len() - 5));
     }
     text.join(", ")
+}
+
+fn no_remote(name: Option<&str>, known: &[String]) -> String {
+    let there = if known.is_empty() {
+        "the repository has none".to_owned()
+    } else {
+        format!("there are {}", known.join(", "))
+    };
+    match name {
+        Some(name) => format!("{name:?} is no remote of the repository; {there}"),
+        None => format!("no remote is named; {there}"),
+    }
 }
 
 /// Wraps what git came to.
@@ -166,12 +226,16 @@ impl WorkspaceError {
             Self::BranchTaken { .. } => ErrorCode::BranchTaken,
             Self::DirectoryTaken { .. } => ErrorCode::DirectoryTaken,
             Self::Live { .. } | Self::State { .. } => ErrorCode::TaskState,
-            Self::NotAsMade { .. } => ErrorCode::GitFailed,
+            Self::NotAsMade { .. } | Self::NotSigned { .. } => ErrorCode::GitFailed,
             Self::HarvestRejected { .. } => ErrorCode::HarvestRejected,
-            Self::TargetMoved { .. } => ErrorCode::TargetMoved,
+            Self::TargetMoved { .. } | Self::BranchMoved { .. } | Self::PushChanged { .. } => {
+                ErrorCode::TargetMoved
+            }
+            Self::RemoteUnknown { .. } => ErrorCode::RemoteUnknown,
+            Self::PushFailed { .. } => ErrorCode::PushFailed,
             Self::CheckoutDirty { .. } => ErrorCode::CheckoutDirty,
             Self::MergeConflict { .. } => ErrorCode::MergeConflict,
-            Self::ProtectedChanged { .. } => ErrorCode::Denied,
+            Self::ProtectedChanged { .. } | Self::HooksChanged { .. } => ErrorCode::Denied,
             Self::PlaceRefused { .. } => ErrorCode::DataDirRefused,
             Self::File { source, .. } => match source.kind() {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
@@ -213,6 +277,17 @@ impl WorkspaceError {
                 "the tree is kept; look at it where the result says that it lies".to_owned()
             }
             Self::TargetMoved { .. } => "run the merge again".to_owned(),
+            Self::BranchMoved { .. } | Self::PushChanged { .. } => {
+                "refuse it, and propose it anew as it is now".to_owned()
+            }
+            Self::RemoteUnknown { .. } => "git remote -v shows every remote".to_owned(),
+            Self::NotSigned { .. } => {
+                "see that your key and its agent are at hand: git commit --allow-empty -S"
+                    .to_owned()
+            }
+            Self::HooksChanged { .. } => {
+                "look at them, then push it yourself with git push".to_owned()
+            }
             Self::CheckoutDirty { .. } => {
                 "commit or stash those changes yourself, then merge again".to_owned()
             }

@@ -2,7 +2,8 @@
 //!
 //! It borrows the user's objects, knows the user's branches, tags and remote branches as they were,
 //! and holds copies of those settings that say how files and people are written. Nothing in it leads
-//! to a program: no hooks, no helpers, no drivers.
+//! to a program: no hooks, no helpers, no drivers; only what is pushed meets a hook of ours, see
+//! [`outbox`].
 
 use std::fmt::Write as _;
 use std::io;
@@ -10,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::carry::person;
+use super::outbox;
 use crate::git::{Configuration, Reference};
 
 /// The marker's name in a task's git directory.
@@ -109,7 +111,15 @@ impl GitDirectory<'_> {
         if let Some((name, commit)) = self.branch {
             write_reference(path, name, commit)?;
         }
-        Ok(())
+        outbox::make(path, &self.held_remotes(), self.object_format)
+    }
+
+    /// Gives the remotes to which a push goes to a place of the task's own; of a submodule none.
+    fn held_remotes(&self) -> Vec<String> {
+        if self.work_tree.is_some() {
+            return Vec::new();
+        }
+        outbox::remotes(self.configuration)
     }
 
     fn configuration_text(&self) -> Vec<u8> {
@@ -155,15 +165,22 @@ impl GitDirectory<'_> {
             setting(&mut text, "user.name", name.as_bytes());
             setting(&mut text, "user.email", email.as_bytes());
         }
+        let held = self.held_remotes();
         for (key, value) in self.configuration.entries() {
-            if !key.starts_with("remote.") {
+            let Some(rest) = key.strip_prefix("remote.") else {
                 continue;
-            }
-            match key.rsplit('.').next() {
-                Some("url" | "pushurl") => setting(&mut text, key, &without_password(value)),
-                Some("fetch") => setting(&mut text, key, value),
+            };
+            let is_held = |name: &str| held.iter().any(|one| one == name);
+            match rest.rsplit_once('.') {
+                Some((name, "pushurl")) if is_held(name) => {}
+                Some((_, "url" | "pushurl")) => setting(&mut text, key, &without_password(value)),
+                Some((_, "fetch")) => setting(&mut text, key, value),
                 _ => {}
             }
+        }
+        for name in &held {
+            let key = format!("remote.{name}.pushurl");
+            setting(&mut text, &key, outbox::address(name).as_bytes());
         }
         for name in self.configuration.names("filter") {
             setting(&mut text, &format!("filter.{name}.smudge"), b"");
@@ -237,7 +254,7 @@ pub(crate) fn alternate_line(path: &Path) -> Vec<u8> {
 }
 
 /// Takes a password out of a URL; over HTTP the user too, which there often is a token.
-fn without_password(url: &[u8]) -> Vec<u8> {
+pub(super) fn without_password(url: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(url);
     let Some((scheme, rest)) = text.split_once("://") else {
         return url.to_vec();

@@ -15,7 +15,7 @@ use super::inside::{GIT_DIR, Inside, InsideGit, good, read_oid};
 use super::inspect::{Found, in_progress, look};
 use super::record::{Harvest, Saved, TreeState, Unsaved, WorktreeRecord};
 use super::store::read_references;
-use super::{WorkspaceError, Workspaces, carry, files, seed};
+use super::{WorkspaceError, Workspaces, carry, files, outbox, seed};
 use crate::git::{
     Configuration, GitError, RefChange, Reference, Repository, RepositoryLock, diff_trees,
 };
@@ -132,6 +132,7 @@ impl Workspaces {
         let pack = pack(inside, record, &tips, outside.known)?;
         let seeds_changed = seed::changed(record);
         let harvest = self.acting(|| {
+            let pushes = outbox::pushes(record, outside.configuration);
             self.bring_in(
                 record,
                 outside.repository,
@@ -139,6 +140,7 @@ impl Workspaces {
                 (&found, &snapshot, &saved),
                 pack.as_deref(),
             )
+            .map(|harvest| Harvest { pushes, ..harvest })
         })?;
         sweep_scratch(&record.tree_path().join(inside.git_dir), pack.as_deref());
         Ok(Harvest {
@@ -265,6 +267,7 @@ impl Workspaces {
             seeds_changed: Vec::new(),
             seeds_committed,
             in_progress: in_progress(record.tree_path(), git_dir),
+            pushes: Vec::new(),
             rescued: None,
             modified_files: diff.files,
             summary: diff.summary,

@@ -17,7 +17,7 @@ use super::files;
 use super::record::WorktreeRecord;
 use super::survey::checkout_of;
 use super::{WorkspaceError, Workspaces, carry};
-use crate::git::{GitError, RefChange, Repository, RepositoryLock, diff_trees};
+use crate::git::{Configuration, GitError, RefChange, Repository, RepositoryLock, diff_trees};
 use crate::tool::Input;
 
 /// What is to be merged, and where to.
@@ -206,11 +206,15 @@ impl Workspaces {
         if self.is_ancestor(repository, &theirs, &old)? {
             return Ok(nothing);
         }
-        let fast_forward = self.is_ancestor(repository, &old, &theirs)?;
+        let configuration = self.git.owner_configuration(repository)?;
+        let signs = configuration.is_on("commit.gpgsign");
+        // Nothing inside can sign: where the owner signs, the merge is a commit that vouches for it.
+        let fast_forward = !signs && self.is_ancestor(repository, &old, &theirs)?;
         let new = if fast_forward {
             theirs
         } else {
-            self.merge_commit(repository, &old, &theirs, request, record)?
+            let (ours, theirs) = (old.as_str(), theirs.as_str());
+            self.merge_commit(repository, &configuration, (ours, theirs), request, record)?
         };
         let diff = diff_trees(&self.git, repository, &old, &new)?;
         let is_protected =
@@ -271,8 +275,8 @@ impl Workspaces {
     fn merge_commit(
         &self,
         repository: &Repository,
-        ours: &str,
-        theirs: &str,
+        configuration: &Configuration,
+        (ours, theirs): (&str, &str),
         request: &MergeRequest,
         record: &WorktreeRecord,
     ) -> Result<String, WorkspaceError> {
@@ -308,22 +312,34 @@ impl Workspaces {
                 .into());
             }
         }
-        let configuration = self.git.configuration(repository)?;
-        let (name, email) = carry::person(&configuration);
+        let (name, email) = carry::person(configuration);
         let message = if request.message.trim().is_empty() {
             format!("Merge {}\n", record.branch)
         } else {
             format!("{}\n", request.message.trim_end())
         };
-        let commit = call()
+        let signs = configuration.is_on("commit.gpgsign");
+        let call = if signs {
+            call().in_owners_name()
+        } else {
+            call()
+        };
+        let commit = call
             .env("GIT_AUTHOR_NAME", &name)
             .env("GIT_AUTHOR_EMAIL", &email)
             .env("GIT_COMMITTER_NAME", &name)
             .env("GIT_COMMITTER_EMAIL", &email)
-            .args(["commit-tree", "-p", ours, "-p", theirs, &tree])
+            .args(["commit-tree"])
+            .args(signs.then_some("-S"))
+            .args(["-p", ours, "-p", theirs, &tree])
             .input(Input::Bytes(message.as_bytes()))
-            .line()?;
-        Ok(commit)
+            .line();
+        match commit {
+            Err(GitError::Failed { stderr, .. }) if signs => Err(WorkspaceError::NotSigned {
+                why: stderr.trim().to_owned(),
+            }),
+            commit => Ok(commit?),
+        }
     }
 
     /// Moves a branch, and its checkout where there is one, from one commit to another.

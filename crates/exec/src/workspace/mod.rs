@@ -29,8 +29,10 @@ mod inspect;
 mod kept;
 mod merge;
 mod names;
+mod outbox;
 mod persistent;
 mod populate;
+mod push;
 mod record;
 mod remove;
 mod rescue;
@@ -58,9 +60,10 @@ pub(crate) use files::replace_file;
 pub use inside::{InsideCall, InsideGit, InsideOutput};
 pub use kept::{CheckoutChange, KeptCheckout};
 pub use merge::{MergeRequest, Merged};
+pub use push::PushRequest;
 pub use record::{
-    Base, Borrowed, Harvest, LeftBehind, LeftKind, Placement, Saved, Seed, TreeState, Unsaved,
-    WorkspaceStep, WorkspaceView, WorktreePlan, WorktreeRecord, WorktreeRequest,
+    Base, Borrowed, Harvest, InsidePush, LeftBehind, LeftKind, Placement, Saved, Seed, TreeState,
+    Unsaved, WorkspaceStep, WorkspaceView, WorktreePlan, WorktreeRecord, WorktreeRequest,
 };
 pub use remove::{Proof, RemovalOutcome, RemovalReceipt};
 pub use snapshot::{CheckoutSnapshot, RestoredSnapshot, SNAPSHOTS_KEPT};

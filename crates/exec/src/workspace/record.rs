@@ -305,6 +305,16 @@ pub struct Unsaved {
     pub why: String,
 }
 
+/// A push in a task's tree, which went to a place of the task's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InsidePush {
+    /// The remote that was meant, one of the owner's configuration.
+    pub remote: String,
+    /// The commit, as the task says: any object id.
+    pub commit: String,
+}
+
 /// What came out of a task's tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -335,6 +345,9 @@ pub struct Harvest {
     pub seeds_committed: Vec<BytePath>,
     /// A merge, rebase or the like that was not finished.
     pub in_progress: Vec<String>,
+    /// What the task pushed of its own branch, as it says; nothing of it has left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pushes: Vec<InsidePush>,
     /// Why the task's own git directory was of no use, where its files were saved without it: then
     /// they are one commit on the base, and what the task committed itself is not among it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

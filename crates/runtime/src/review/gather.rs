@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use cofferdam_core::approval::Approval;
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
 use cofferdam_core::event::{Event, EventFilter};
+use cofferdam_core::id::TaskId;
 use cofferdam_core::limits;
+use cofferdam_core::operation::ListApprovals;
+use cofferdam_core::outbox::Outbox;
 use cofferdam_core::outcome::Status;
 use cofferdam_core::plan::TOP_LEVEL_NAMES;
 use cofferdam_core::task::{
@@ -21,6 +25,7 @@ use super::model::{
     ReviewedName, TaskReview,
 };
 use super::told::Told;
+use crate::outbox;
 use crate::runtime::Runtime;
 use crate::task::{DiffForm, Entry, Ledger, TaskState, rescued};
 
@@ -39,7 +44,8 @@ impl Runtime {
     /// When there is no such task, or the journal cannot be read.
     pub fn review(&self, name: &str, patch: bool) -> Result<TaskReview, Problem> {
         let entry = self.entry(name)?;
-        self.review_entry(&entry, patch)
+        let waiting = Waiting::read(self)?;
+        self.review_entry(&entry, &waiting, patch)
     }
 
     /// Gives the same for every task about which somebody has to decide, oldest first.
@@ -49,16 +55,22 @@ impl Runtime {
     /// When the journal cannot be read.
     pub fn review_open(&self, patch: bool) -> Result<Vec<TaskReview>, Problem> {
         let ledger = Ledger::read(self.journal().as_ref(), true)?;
+        let waiting = Waiting::read(self)?;
         ledger
             .entries()
             .iter()
-            .filter(|entry| is_open(entry) || may_hold_state(entry))
-            .map(|entry| self.review_entry(entry, patch))
+            .filter(|entry| is_open(entry) || may_hold_state(entry) || waiting.has(&entry.task))
+            .map(|entry| self.review_entry(entry, &waiting, patch))
             .filter(|review| review.as_ref().map_or(true, |review| review.open))
             .collect()
     }
 
-    fn review_entry(&self, entry: &Entry, patch: bool) -> Result<TaskReview, Problem> {
+    fn review_entry(
+        &self,
+        entry: &Entry,
+        waiting: &Waiting,
+        patch: bool,
+    ) -> Result<TaskReview, Problem> {
         let mut state = State::default();
         let mut told = Told::default();
         self.each_of_task(entry, |event| {
@@ -105,7 +117,9 @@ impl Runtime {
             ),
             return_code: outcome.and_then(|outcome| outcome.return_code),
             elapsed_ms: outcome.map(|outcome| outcome.elapsed_ms),
-            open: is_open(entry) || (may_hold_state(entry) && holds_state(&told.agent_state)),
+            open: is_open(entry)
+                || (may_hold_state(entry) && holds_state(&told.agent_state))
+                || waiting.has(&entry.task),
             isolation: result.as_ref().map(|one| one.isolation.clone()),
             checks: checks(
                 result.as_ref().map(|one| &one.verification),
@@ -116,6 +130,8 @@ impl Runtime {
             denials: told.denials,
             protected,
             agent_state: told.agent_state,
+            held: outbox::of_task(&waiting.outbox, &entry.task),
+            questions: waiting.questions_of(&entry.task),
             left_behind: result
                 .as_ref()
                 .map(|one| one.left_behind.clone())
@@ -138,6 +154,14 @@ impl Runtime {
         review
             .notes
             .retain(|note| !said.iter().any(|said| said.contains(note)));
+        let ids: Vec<_> = review
+            .held
+            .iter()
+            .map(|one| one.proposal.proposal_id.as_str())
+            .collect();
+        review
+            .notes
+            .retain(|note| !ids.iter().any(|id| note.contains(id)));
         review.next = next(&review);
         Ok(review)
     }
@@ -175,6 +199,34 @@ impl Runtime {
                 None => return Ok(()),
             }
         }
+    }
+}
+
+/// What waits for the owner's word, of all tasks.
+struct Waiting {
+    outbox: Outbox,
+    questions: Vec<Approval>,
+}
+
+impl Waiting {
+    fn read(runtime: &Runtime) -> Result<Self, Problem> {
+        let page = runtime.approvals(&ListApprovals::default())?;
+        Ok(Self {
+            outbox: runtime.outbox()?,
+            questions: page.approvals,
+        })
+    }
+
+    fn questions_of(&self, task: &TaskId) -> Vec<Approval> {
+        let is_of = |one: &&Approval| one.ask.binding.task.as_ref() == Some(task);
+        self.questions.iter().rev().filter(is_of).cloned().collect()
+    }
+
+    /// Tells whether something of a task waits to leave.
+    fn has(&self, task: &TaskId) -> bool {
+        self.outbox
+            .iter()
+            .any(|one| one.state.waits() && one.proposal.binding.task.as_ref() == Some(task))
     }
 }
 
@@ -374,6 +426,13 @@ fn next(review: &TaskReview) -> Vec<String> {
         .filter(is_plain);
     if let Some(path) = held.next() {
         commands.push(format!("cofferdam review {number} --apply-state {path}"));
+    }
+    if review.held.iter().any(|one| one.state.waits()) {
+        commands.push(format!("cofferdam outbox release {number}"));
+    }
+    for question in &review.questions {
+        let id = &question.ask.approval_id;
+        commands.push(format!("cofferdam approvals show {id}"));
     }
     commands
 }

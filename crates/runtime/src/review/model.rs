@@ -1,8 +1,10 @@
 //! A review as data.
 
+use cofferdam_core::approval::Approval;
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
 use cofferdam_core::id::TaskId;
+use cofferdam_core::outbox::Held;
 use cofferdam_core::outcome::{Denial, Status};
 use cofferdam_core::task::{
     CheckResult, DiffSummary, Merge, ModifiedFile, TaskIsolation, VerificationStatus, VerifyFrom,
@@ -50,6 +52,10 @@ pub struct TaskReview {
     pub protected: Vec<ReviewedName>,
     /// Changes of the agent's own state that are not transcripts and the like.
     pub agent_state: Vec<ReviewedStateChange>,
+    /// What would leave the machine, and what became of it, the oldest first.
+    pub held: Vec<Held>,
+    /// Questions of it that wait for an answer.
+    pub questions: Vec<Approval>,
     /// What of the user's checkout was not carried into its tree, with the flag that would.
     pub left_behind: Vec<String>,
     /// What in its tree was not brought in, in words.

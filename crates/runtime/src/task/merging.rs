@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::outbox::Held;
 use cofferdam_core::plan::TOP_LEVEL_NAMES;
 use cofferdam_core::task::{Merge, MergeStatus};
 use cofferdam_exec::workspace::{MergeRequest, Merged, WorkspaceError, Workspaces, WorktreeRecord};
@@ -39,6 +40,9 @@ pub struct TaskMerge {
     pub into: Option<String>,
     /// The top of the repository that was changed.
     pub repository: Option<BytePath>,
+    /// The push of that branch, where one was wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pushed: Option<Held>,
     /// Why not, where it did not.
     pub problem: Option<Problem>,
     /// The next commands.
@@ -101,6 +105,7 @@ impl Runtime {
                 already: false,
                 into: None,
                 repository: None,
+                pushed: None,
                 problem: None,
                 next: vec![format!("cofferdam task show {number}")],
             });
@@ -119,6 +124,7 @@ impl Runtime {
             already: merged.is_some_and(|merged| merged.old == merged.new),
             into: merged.map(|merged| short(&merged.target)),
             repository: Some(record.top.clone()),
+            pushed: None,
             problem,
             next,
         };
@@ -248,7 +254,7 @@ fn request(entry: &Entry, options: &MergeOptions) -> MergeRequest {
 }
 
 /// Refuses to change a checkout of another repository than the one that is meant.
-fn check_repository(
+pub(crate) fn check_repository(
     workspaces: &Workspaces,
     entry: &Entry,
     record: &WorktreeRecord,

@@ -20,8 +20,10 @@ mod verify;
 mod words;
 
 pub use actions::{DiffForm, TaskDiff, TaskDropped};
+pub(crate) use actions::{ended, wrong_state};
 pub(crate) use course::Course;
-pub(crate) use ledger::{Entry, Ledger, each};
+pub(crate) use ledger::{Act, Entry, Ledger, each};
+pub(crate) use merging::check_repository;
 pub use merging::{MergeOptions, TaskMerge, TaskUndone};
 pub use overview::{TaskOverview, TaskState};
 pub use reconcile::Reconciled;

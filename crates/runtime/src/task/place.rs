@@ -7,6 +7,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::facts::HostFacts;
+use cofferdam_core::outbox::BRANCH_VARIABLE;
 use cofferdam_core::plan::{self, WorkspaceView, choose_provider};
 use cofferdam_core::policy::{Layer, PolicyDocument, ProviderChoice, Sourced};
 use cofferdam_core::ports::PORT_BASE_VARIABLE;
@@ -111,7 +112,12 @@ impl Runtime {
             let home: PathBuf = facts.owner.home.as_path().to_owned();
             home.join(".local/share/cofferdam/worktrees")
         };
+        let owner = self.surroundings.variables().iter();
+        let owner = owner
+            .filter(|_| is_own)
+            .map(|(name, value)| (name.as_os_str().into(), value.as_os_str().into()));
         let git = GitOptions {
+            owner: owner.collect(),
             search_path: variable("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()),
             refused: vec![facts.workspace.root.clone(), trees.clone().into()],
             home: facts.owner.home.clone(),
@@ -196,6 +202,11 @@ pub(crate) fn prepare(
         let set = &mut prepared.resolved.policy.env.set;
         set.entry(PORT_BASE_VARIABLE.to_owned())
             .or_insert_with(|| Sourced::new(first.to_string(), Layer::BuiltIn));
+    }
+    if let Place::Tree(tree) = &prepared.place {
+        let branch = Sourced::new(tree.record.branch.clone(), Layer::BuiltIn);
+        let set = &mut prepared.resolved.policy.env.set;
+        set.insert(BRANCH_VARIABLE.to_owned(), branch);
     }
     Ok(prepared)
 }

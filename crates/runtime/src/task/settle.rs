@@ -115,6 +115,9 @@ fn harvest(
     enclosure.close();
     let record = tree.record.clone();
     place::tell_record(course, "harvested", &record);
+    let of = (&course.subject, course.number);
+    let said = course.runtime.hold_pushes(&tree.workspaces, &record, of);
+    course.notes.extend(said);
     let Some(harvest) = record.harvest else {
         return Ok(());
     };

@@ -409,6 +409,12 @@ mod tests {
             .collect();
         assert!(offered.contains(&"approval_list"));
         assert!(!offered.contains(&"approval_answer"));
+        assert!(offered.contains(&"push") && offered.contains(&"outbox_list"));
+        assert!(
+            !offered
+                .iter()
+                .any(|name| ["outbox_release", "outbox_refuse"].contains(name))
+        );
         assert!(table.find("approval_answer").is_some());
     }
 }

@@ -104,11 +104,16 @@ impl OperationContext {
         FileRequest {
             policy: self.policy(),
             authority: self.host.authority.clone(),
-            front_door: match self.host.authority.actor() {
-                Actor::Owner => FrontDoor::CommandLine,
-                Actor::Protocol | Actor::System => FrontDoor::Protocol,
-            },
+            front_door: self.front_door(),
             control: self.control.clone(),
+        }
+    }
+
+    /// Tells by which door this call came.
+    pub fn front_door(&self) -> FrontDoor {
+        match self.host.authority.actor() {
+            Actor::Owner => FrontDoor::CommandLine,
+            Actor::Protocol | Actor::System => FrontDoor::Protocol,
         }
     }
 

@@ -13,6 +13,7 @@ mod environment;
 mod fields;
 mod files;
 mod mode;
+mod outbox;
 mod page;
 mod protected;
 mod run;
@@ -39,6 +40,7 @@ impl OperationTable {
             files::operations(),
             tools::operations(),
             approvals::operations(),
+            outbox::operations(),
             mode::operations(),
             protected::operations(),
         ];

@@ -268,6 +268,8 @@ fn the_token_for_work_runs_commands_and_answers_nothing() {
         ),
         ("approval_forget", r#"{"rule_id": "rule_none"}"#),
         ("mode_set", r#"{"to": {"mode": "policy"}}"#),
+        ("outbox_release", r#"{"task": "1"}"#),
+        ("outbox_refuse", r#"{"task": "1"}"#),
     ] {
         let answer = with(operation, body);
         assert_eq!(answer.status, 403, "{operation}");

@@ -79,6 +79,8 @@ fn small() -> TaskReview {
         ],
         protected: Vec::new(),
         agent_state: Vec::new(),
+        held: Vec::new(),
+        questions: Vec::new(),
         left_behind: vec!["changes of a.txt (--carry tracked)".to_owned()],
         not_brought_in: Vec::new(),
         notes: Vec::new(),
