@@ -8,7 +8,7 @@ use std::time::Duration;
 use cofferdam_core::approval::{ApprovalAnswer, ApprovalAsk, ApprovalState};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
-use cofferdam_core::operation::{AnswerApproval, ForgetAnswer, ListApprovals};
+use cofferdam_core::operation::{AnswerApproval, ForgetAnswer, ListApprovals, ListOutbox};
 use cofferdam_runtime::{FrontDoor, Runtime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -77,6 +77,14 @@ fn list(context: &Context, runtime: &Runtime, all: bool) -> Ending {
         ..ListApprovals::default()
     })?;
     context.output.result(&page, render::list)?;
+    let held = runtime.held(&ListOutbox::default())?;
+    let number = held.held.len() + held.left_out;
+    if number > 0 {
+        let what = if number == 1 { "push is" } else { "pushes are" };
+        context
+            .output
+            .note(&format!("{number} {what} held besides: cofferdam outbox"));
+    }
     Ok(exit::SUCCESS)
 }
 

@@ -185,6 +185,19 @@ fn an_agent_works_as_the_owner_of_the_repository_and_nothing_is_left_to_root() {
     run(&["undo", "1"]).expect_code(0);
     assert_eq!(git(&["log", "--format=%s", "main"]), "base\n");
 
+    // What is pushed is pushed by that user, with their hook and nothing of root's environment.
+    let origin = place.directory.join("origin.git");
+    let origin = origin.to_str().expect("text");
+    git(&["init", "-q", "--bare", origin]);
+    git(&["remote", "add", "origin", origin]);
+    let hook = "#!/bin/sh\necho \"$(id -u) $COFFERDAM_DATA_DIR\" >../pushed\n";
+    let hook = place.write("app/.git/hooks/pre-push", hook);
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    run(&["push", "1", "--release"]).expect_code(0);
+    assert_eq!(read("pushed").trim(), place.uid.to_string());
+    let pushed = git(&["ls-remote", "origin"]);
+    assert!(pushed.contains("refs/heads/cofferdam/1-"), "{pushed}");
+
     let mut foreign = Vec::new();
     place.foreign(&place.directory, &mut foreign);
     assert!(foreign.is_empty(), "{foreign:?}");

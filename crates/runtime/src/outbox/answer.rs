@@ -3,7 +3,7 @@
 use cofferdam_core::approval::Answerer;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
-use cofferdam_core::id::{OperationId, ProposalId};
+use cofferdam_core::id::{OperationId, ProposalId, TaskId};
 use cofferdam_core::limits;
 use cofferdam_core::operation::{HeldAnswer, OutboxAnswer, RefuseHeld, ReleaseHeld};
 use cofferdam_core::outbox::{
@@ -213,6 +213,24 @@ impl Runtime {
             Severity::Info,
         )?;
         self.check_first(id, &refused.answer_id)
+    }
+
+    /// Refuses what waits of a task's own branch, which is gone: the owner dropped it.
+    pub(crate) fn refuse_dropped(&self, task: &TaskId, branch: &str) -> Result<(), Problem> {
+        let reference = format!("refs/heads/{branch}");
+        for held in of_task(&self.outbox()?, task) {
+            let Effect::Push { push } = &held.proposal.effect;
+            if held.state.waits() && push.branch == reference {
+                let reason = Some("the task was dropped".to_owned());
+                let id = &held.proposal.proposal_id;
+                match self.refuse_one(id, FrontDoor::CommandLine, reason) {
+                    // Somebody else was first.
+                    Err(problem) if problem.code == ErrorCode::ProposalDecided => {}
+                    refused => refused?,
+                }
+            }
+        }
+        Ok(())
     }
 
     fn answer_id(&self) -> OperationId {

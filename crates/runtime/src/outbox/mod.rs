@@ -82,3 +82,10 @@ pub(crate) fn of_task(outbox: &Outbox, task: &TaskId) -> Vec<Held> {
         .cloned()
         .collect()
 }
+
+/// Tells whether something of a task waits for an answer.
+pub(crate) fn waits(outbox: &Outbox, task: &TaskId) -> bool {
+    outbox
+        .iter()
+        .any(|one| one.state.waits() && one.proposal.binding.task.as_ref() == Some(task))
+}

@@ -131,8 +131,10 @@ impl Runtime {
                     .and_then(|push| self.hold(of, ProposedBy::Task, Actor::Protocol, push));
                 match held {
                     Ok((held, _)) => format!(
-                        "its push to {} is held: cofferdam outbox release {}",
-                        pushed.remote, held.proposal.proposal_id
+                        "its push to {} is {}: cofferdam outbox show {}",
+                        pushed.remote,
+                        held.state.as_str(),
+                        held.proposal.proposal_id
                     ),
                     Err(problem) => {
                         format!("its push to {} is not proposed: {problem}", pushed.remote)
@@ -142,7 +144,8 @@ impl Runtime {
             .collect()
     }
 
-    /// Writes a proposal down, unless the same stands there and was not refused.
+    /// Writes a proposal down, unless the same stands there. What the owner refused only they
+    /// themselves propose anew.
     fn hold(
         &self,
         (subject, number): (&Subject, u64),
@@ -162,12 +165,12 @@ impl Runtime {
         })?;
         let digest = digest(&effect)?;
         let outbox = self.outbox()?;
-        let same = outbox.iter().find(|one| {
+        let same = outbox.iter().filter(|one| {
             one.proposal.binding.task == subject.task
                 && one.proposal.binding.digest == digest
-                && one.state != HeldState::Refused
+                && (one.state != HeldState::Refused || actor != Actor::Owner)
         });
-        if let Some(same) = same {
+        if let Some(same) = same.last() {
             return Ok((same.clone(), false));
         }
         let ambient = self.plane.ambient();

@@ -224,9 +224,7 @@ impl Waiting {
 
     /// Tells whether something of a task waits to leave.
     fn has(&self, task: &TaskId) -> bool {
-        self.outbox
-            .iter()
-            .any(|one| one.state.waits() && one.proposal.binding.task.as_ref() == Some(task))
+        outbox::waits(&self.outbox, task)
     }
 }
 

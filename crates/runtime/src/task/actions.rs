@@ -164,6 +164,7 @@ impl Runtime {
             Err(error) => (format!("its tree stays: {error}"), Value::Null),
         };
         begun.end("done", json!({"dropped": dropped, "receipt": receipt}))?;
+        self.refuse_dropped(&entry.task, &record.branch)?;
         Ok(TaskDropped {
             number,
             kept_under: dropped

@@ -171,6 +171,9 @@ impl Runtime {
         if is_new || ours.is_some() {
             next.insert(0, format!("cofferdam undo {number}"));
         }
+        if crate::outbox::waits(&self.outbox()?, &entry.task) {
+            next.push(format!("cofferdam outbox release {number}"));
+        }
         Ok(told(merge, Some(&merged), None, next))
     }
 

@@ -117,6 +117,9 @@ fn harvest(
     place::tell_record(course, "harvested", &record);
     let of = (&course.subject, course.number);
     let said = course.runtime.hold_pushes(&tree.workspaces, &record, of);
+    for text in &said {
+        course.tell(TaskProgress::Noted { text: text.clone() });
+    }
     course.notes.extend(said);
     let Some(harvest) = record.harvest else {
         return Ok(());

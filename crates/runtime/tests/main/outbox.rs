@@ -137,10 +137,11 @@ fn row_149_only_the_tasks_own_branch_leaves_and_only_when_it_is_released() {
         assert_eq!(again.held, held);
         // It is looked at with everything else, and keeps the task open.
         let review = runtime.review("1", false).unwrap();
-        assert_eq!(review.held, [held.clone()]);
+        assert_eq!(review.held, std::slice::from_ref(&held));
         let next = "cofferdam outbox release 1".to_owned();
         assert!(review.next.contains(&next), "{:?}", review.next);
-        runtime.merge("1", &MergeOptions::default()).unwrap();
+        let merged = runtime.merge("1", &MergeOptions::default()).unwrap();
+        assert!(merged.next.contains(&next), "{:?}", merged.next);
         assert!(runtime.review_open(false).unwrap()[0].open);
         held.proposal.proposal_id
     };
@@ -349,6 +350,27 @@ fn row_147_one_answer_releases_all_or_part() {
     assert_eq!(code(release(&runtime, &ids[0])), ErrorCode::ProposalDecided);
     let nothing = runtime.release_held(&all, FrontDoor::Protocol);
     assert_eq!(code(nothing), ErrorCode::ProposalUnknown);
+    // What was refused only the owner proposes anew.
+    desk.git(&[
+        "init",
+        "-q",
+        "--bare",
+        bare(&desk, "origin").to_str().unwrap(),
+    ]);
+    let again = propose(&runtime, "1").unwrap();
+    assert!(!again.is_new);
+    assert_eq!(again.held.state, HeldState::Refused);
+    let request = Push {
+        task: "1".to_owned(),
+        remote: None,
+    };
+    let anew = runtime.propose_push(&request, Actor::Owner, None).unwrap();
+    assert!(anew.is_new);
+    assert_eq!(anew.held.state, HeldState::Held);
+    // With its branch goes what would push it.
+    runtime.drop_task("1").unwrap();
+    let id = &anew.held.proposal.proposal_id;
+    assert_eq!(runtime.held_one(id).unwrap().state, HeldState::Refused);
     let left: Vec<_> = held(&runtime)
         .into_iter()
         .map(|one| one.proposal.proposal_id)

@@ -16,7 +16,8 @@ fn providers() -> Vec<PolicyRequest> {
 }
 
 fn by(runtime: &Runtime, name: &str) -> Option<ProtectedBy> {
-    let page = runtime.protected(&PolicyRequest::default()).unwrap();
+    let page = runtime.protected(&PolicyRequest::default());
+    let page = page.expect("a page");
     let found = page
         .names
         .iter()
