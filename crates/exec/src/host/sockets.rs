@@ -148,7 +148,7 @@ mod tests {
             bind(write.join("fsmonitor--daemon.ipc")),
             bind(base.join("elsewhere.sock")),
         ];
-        let facts = look(&[read.clone()], &[write.clone()]);
+        let facts = look(std::slice::from_ref(&read), std::slice::from_ref(&write));
         let expected = [read.join("deep/a.sock"), write.join("b.sock")];
         assert_eq!(facts.found, expected.map(BytePath::from));
         assert_eq!(facts.unseen, []);
