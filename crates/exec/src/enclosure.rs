@@ -180,16 +180,11 @@ impl Enclosure {
         take_down(standing, "closed", &self.subject)
     }
 
-    /// Proves that a command would be behind what was planned, and with a limit that it would be
-    /// taken in so much time.
-    pub(crate) fn prove(&self, limit: Option<Duration>) -> bool {
+    /// Proves that a command would be taken, and be behind what was planned, in so much time.
+    pub(crate) fn prove(&self, limit: Duration) -> bool {
         let standing = lock(&self.standing).as_ref().map(Arc::clone);
         standing.is_some_and(|standing| {
-            standing.place.guard().and_then(Guard::look).is_none()
-                && match limit {
-                    Some(limit) => standing.backend.prove(limit),
-                    None => standing.backend.is_standing(),
-                }
+            standing.place.guard().and_then(Guard::look).is_none() && standing.backend.prove(limit)
         })
     }
 

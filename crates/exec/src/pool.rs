@@ -29,8 +29,6 @@ use crate::run::Run;
 
 /// How long a place may take to show that it is ready; one that is stopped never does.
 const PROOF: Duration = Duration::from_millis(250);
-/// How long a place that has just answered counts as one that would.
-const PROOF_HOLDS: Duration = Duration::from_millis(50);
 /// How long its keeper may look for what was left.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -268,9 +266,7 @@ impl Shared {
                 let index = state.ready.iter().rposition(|one| one.key == *key)?;
                 state.ready.remove(index)
             };
-            // What it left of the last command was looked at when it was given back: it answered then.
-            let proof = (found.since.elapsed() > PROOF_HOLDS).then_some(PROOF);
-            if found.sources == sources(found.enclosure.spec()) && found.enclosure.prove(proof) {
+            if found.sources == sources(found.enclosure.spec()) && found.enclosure.prove(PROOF) {
                 return Some(found);
             }
             let mut state = self.lock();
@@ -352,7 +348,7 @@ impl Ready {
             since: Instant::now(),
         };
         place.clean = place.traces();
-        (place.clean.is_some() && place.enclosure.prove(Some(PROOF))).then_some(place)
+        (place.clean.is_some() && place.enclosure.prove(PROOF)).then_some(place)
     }
 
     fn traces(&self) -> Option<u64> {
