@@ -30,6 +30,12 @@ pub enum ServerError {
         /// What is wrong with it.
         why: String,
     },
+    /// What was listed as an origin is none.
+    #[error("{text:?} is no origin of a web page")]
+    Origin {
+        /// What was listed.
+        text: String,
+    },
     /// An operation of the system failed.
     #[error("could not {step} {subject}: {source}")]
     Io {
@@ -48,7 +54,7 @@ impl ServerError {
         match self {
             Self::ListenRefused { .. } => ErrorCode::ListenRefused,
             Self::Running { .. } => ErrorCode::ServerRunning,
-            Self::Token { .. } => ErrorCode::InvalidRequest,
+            Self::Token { .. } | Self::Origin { .. } => ErrorCode::InvalidRequest,
             Self::Io { .. } => ErrorCode::Io,
         }
     }
@@ -56,6 +62,9 @@ impl ServerError {
     /// Gives what to do about it, where there is something.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Origin { .. } => {
+                Some("write it as browsers do: https://example.org or http://localhost:3000")
+            }
             Self::ListenRefused { .. } => Some(
                 "listen on 127.0.0.1, or give a token of your own with --token-file and put TLS in front",
             ),

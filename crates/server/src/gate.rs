@@ -20,7 +20,9 @@ pub(crate) async fn gate(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let origin = listed_origin(&app, request.headers());
     let mut response = match admit(&app, &request) {
+        Ok(_) if origin.is_some() && is_preflight(&request) => preflight(),
         Ok(allowed) => {
             request.extensions_mut().insert(allowed);
             next.run(request).await
@@ -33,7 +35,63 @@ pub(crate) async fn gate(
         HeaderValue::from_static("nosniff"),
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if !app.origins.is_empty() {
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    // The one that asked, never every one.
+    if let Some(origin) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
     response
+}
+
+/// Gives the origin of a request where it is one of those that the owner listed.
+fn listed_origin(app: &App, headers: &HeaderMap) -> Option<HeaderValue> {
+    let origin = single(headers, header::ORIGIN.as_str())?;
+    let is_listed = app.origins.iter().any(|one| one == origin);
+    is_listed.then(|| headers.get(header::ORIGIN).cloned())?
+}
+
+/// Tells whether a browser asks beforehand what a page may ask.
+fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS
+        && request
+            .headers()
+            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// Answers that. It says nothing about what is here, and so it needs no token, which browsers do not
+/// send with it.
+fn preflight() -> Response {
+    let mut response = axum::http::StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let lines = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "Authorization, Content-Type, Last-Event-ID",
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    for (name, value) in lines {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Tells whether a text is an origin as browsers name them: without a path, in small letters.
+pub(crate) fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else {
+        return false;
+    };
+    let is_web = matches!(scheme, "http" | "https");
+    let is_plain = authority
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:[]".contains(&byte));
+    let is_whole = authority
+        .parse::<axum::http::uri::Authority>()
+        .is_ok_and(|one| !one.host().is_empty());
+    is_web && is_plain && is_whole
 }
 
 fn admit(app: &App, request: &Request) -> Result<Allowed, Refusal> {
@@ -49,16 +107,22 @@ fn admit(app: &App, request: &Request) -> Result<Allowed, Refusal> {
             "the Host of the request is not this server's",
         ));
     }
-    let foreign_origin = headers.get_all(header::ORIGIN).iter().any(|origin| {
-        !origin
-            .to_str()
-            .is_ok_and(|origin| origin_is_ours(origin, app.address))
-    });
-    let foreign_site = headers
-        .get("sec-fetch-site")
-        .is_some_and(|site| site == "cross-site" || site == "same-site");
+    let is_listed = listed_origin(app, headers).is_some();
+    let foreign_origin = !is_listed
+        && headers.get_all(header::ORIGIN).iter().any(|origin| {
+            !origin
+                .to_str()
+                .is_ok_and(|origin| origin_is_ours(origin, app.address))
+        });
+    let foreign_site = !is_listed
+        && headers
+            .get("sec-fetch-site")
+            .is_some_and(|site| site == "cross-site" || site == "same-site");
     if foreign_origin || foreign_site {
         return Err(origin_refused("the request comes from another web page"));
+    }
+    if is_listed && is_preflight(request) {
+        return Ok(Allowed(Scope::Read));
     }
     let allowed = if request.uri().path() == HEALTH {
         Allowed(Scope::Read)

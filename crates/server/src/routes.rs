@@ -35,6 +35,8 @@ pub(crate) const HEALTH: &str = "/healthz";
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
+    /// Other origins whose pages may ask, exactly as browsers name them.
+    pub(crate) origins: Vec<String>,
     pub(crate) token: Token,
     /// The token of whoever may only look.
     pub(crate) read_token: Option<Token>,

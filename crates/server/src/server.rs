@@ -44,6 +44,9 @@ pub struct ServerOptions {
     /// A token of whoever works here, such as an agent: every operation but those in the owner's
     /// name, such as answering questions.
     pub work_token_file: Option<PathBuf>,
+    /// Origins besides this server's own whose pages may ask, with a token as everybody:
+    /// `https://HOST[:PORT]` as browsers name them. None as a rule.
+    pub origins: Vec<String>,
     /// With what operations are carried out; or the problem that every call of one is answered.
     pub operations: Result<Arc<OperationHost>, Problem>,
     /// The data directory: one server each.
@@ -74,6 +77,7 @@ impl ServerOptions {
             token_file: None,
             read_token_file: None,
             work_token_file: None,
+            origins: Vec::new(),
             operations: Err(Problem::new(
                 ErrorCode::OperationUnknown,
                 "this server offers no operations",
@@ -134,6 +138,13 @@ impl StopHandle {
 impl Server {
     /// Takes the data directory, the token and the address; from here on connections are queued.
     pub fn bind(options: ServerOptions) -> Result<Self, ServerError> {
+        if let Some(bad) = options
+            .origins
+            .iter()
+            .find(|one| !crate::gate::is_origin(one))
+        {
+            return Err(ServerError::Origin { text: bad.clone() });
+        }
         let refused = |why| ServerError::ListenRefused {
             address: options.listen,
             why,
@@ -190,6 +201,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let app = Arc::new(App {
             address,
+            origins: options.origins,
             token,
             read_token,
             work_token,

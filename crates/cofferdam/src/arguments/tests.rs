@@ -451,6 +451,9 @@ fn serve_tells_how_to_ask() {
           --read-token-file <FILE>  File with a second token, for whoever may look and change nothing
           --work-token-file <FILE>  File with a token for an agent: it may do everything but answer
                                     questions in your name
+          --allow-origin <ORIGIN>   Web page that may ask from a browser, by its origin such as
+                                    https://example.org; it needs a token as everybody; may be given
+                                    several times
           --snapshots               Refuse to begin where the files of the checkout cannot be kept after
                                     each command that changed something; without it they are kept where
                                     the checkout can be watched

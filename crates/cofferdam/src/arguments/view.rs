@@ -122,6 +122,10 @@ pub(crate) struct ServeArguments {
     /// File with a token for an agent: it may do everything but answer questions in your name
     #[arg(long, value_name = "FILE")]
     pub(crate) work_token_file: Option<PathBuf>,
+    /// Web page that may ask from a browser, by its origin such as https://example.org; it needs a
+    /// token as everybody; may be given several times
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
     #[command(flatten)]
     pub(crate) walls: ServedWalls,
 }

@@ -1,5 +1,6 @@
 //! `profile list`, `profile show`, `profile check`.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use cofferdam_core::error::{ErrorCode, Problem};
@@ -12,7 +13,7 @@ use crate::arguments::profile::ProfileCommand;
 use crate::context::Context;
 use crate::failure::Ending;
 use crate::render::table::Table;
-use crate::render::{BAD, GOOD, PLACE, paint};
+use crate::render::{BAD, CAUTION, GOOD, PLACE, paint};
 
 /// Carries out `profile …`.
 pub(crate) fn profile(context: &Context, command: &ProfileCommand) -> Ending {
@@ -41,6 +42,7 @@ fn list(context: &Context) -> Ending {
                 "title": profile.title,
                 "programs": profile.programs,
                 "origin": origin(entry),
+                "untried": profile.untried,
             }),
             Err(problem) => json!({
                 "name": entry.name,
@@ -53,7 +55,13 @@ fn list(context: &Context) -> Ending {
         let mut table = Table::new(&["PROFILE", "AGENT", "PROGRAMS", "FROM"]);
         for entry in profiles.entries() {
             let (title, programs) = match &entry.profile {
-                Ok(profile) => (profile.title.clone(), profile.programs.join(", ")),
+                Ok(profile) if profile.untried.is_empty() => {
+                    (profile.title.clone(), profile.programs.join(", "))
+                }
+                Ok(profile) => (
+                    format!("{} {}", profile.title, paint(CAUTION, "(untried)")),
+                    profile.programs.join(", "),
+                ),
                 Err(problem) => (paint(BAD, "cannot be read"), problem.message.clone()),
             };
             table.row([entry.name.clone(), title, programs, origin(entry)]);
@@ -95,8 +103,14 @@ fn check(context: &Context, file: &Path) -> Ending {
         .into());
     }
     context.output.result(
-        &json!({"file": file.to_string_lossy(), "good": true}),
-        |_| format!("{} {}", paint(GOOD, "good:"), paint(PLACE, file.display())),
+        &json!({"file": file.to_string_lossy(), "good": true, "untried": profile.untried}),
+        |_| {
+            let mut text = format!("{} {}", paint(GOOD, "good:"), paint(PLACE, file.display()));
+            for one in &profile.untried {
+                let _ = write!(text, "\n{} {one}", paint(CAUTION, "untried:"));
+            }
+            text
+        },
     )?;
     Ok(exit::SUCCESS)
 }

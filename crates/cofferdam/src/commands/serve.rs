@@ -50,6 +50,7 @@ pub(crate) fn serve(context: &Context, arguments: &ServeArguments) -> Ending {
     options.token_file = absolute(&arguments.token_file).transpose()?;
     options.read_token_file = absolute(&arguments.read_token_file).transpose()?;
     options.work_token_file = absolute(&arguments.work_token_file).transpose()?;
+    options.origins.clone_from(&arguments.allow_origin);
     options.operations = OperationHost::open(Arc::clone(&runtime), policy).map(Arc::new);
     let operations = options.operations.clone();
     let server = Server::bind(options).map_err(|error| error.to_problem())?;

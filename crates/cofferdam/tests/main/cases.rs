@@ -35,9 +35,14 @@ fn run(scene: &Scene, words: &[&str]) -> Value {
 
 /// Runs the binary behind another program; nothing may have run behind no walls.
 fn behind(scene: &Scene, words: &[&str]) -> Option<Finished> {
+    behind_with(scene, words, &[])
+}
+
+/// The same with flags of its own.
+fn behind_with(scene: &Scene, words: &[&str], flags: &[&str]) -> Option<Finished> {
     let (program, rest) = words.split_first()?;
     let binary = env!("CARGO_BIN_EXE_cofferdam");
-    let own = [binary, "run", "--json", "--", "touch", "ran"];
+    let own = [&[binary, "run", "--json"], flags, &["--", "touch", "ran"]].concat();
     let all: Vec<&str> = rest.iter().chain(&own).copied().collect();
     let done = finish(scene.program(OsStr::new(program), &all));
     if done.stdout.is_empty() {
@@ -116,6 +121,68 @@ fn fc_05_no_namespaces_left_is_a_failure_of_the_provider() {
         return;
     };
     assert_eq!(done.json()["error"]["code"], "userns_exhausted");
+}
+
+#[test]
+fn f4_without_a_network_of_its_own_nothing_runs_and_another_provider_only_where_it_was_named() {
+    if !has_walls() {
+        return;
+    }
+    let scene = Scene::new();
+    let script = "echo 0 >/proc/sys/user/max_net_namespaces && exec \"$@\"";
+    let outer = ["unshare", "-U", "-r", "sh", "-c", script, "sh"];
+    for net in ["none", "restricted"] {
+        let flags = ["--net", net];
+        let Some(done) = behind_with(&scene, &outer, &flags) else {
+            return;
+        };
+        let error = done.json()["error"].clone();
+        assert_eq!(error["code"], "userns_exhausted", "{net}: {error}");
+        // Nothing says that it had walls.
+        let isolation = &done.json()["isolation"];
+        assert!(isolation["effective"]["provider"].is_null(), "{isolation}");
+        assert_eq!(isolation["enforced_by"], json!([]), "{isolation}");
+    }
+    // Where the owner named another one, it is taken, and that is said; never one that holds less.
+    scene.write("other.toml", "schema = 1\nfallback = [\"landlock\"]\n");
+    let flags = ["--policy", "other.toml", "--net", "restricted"];
+    let binary = env!("CARGO_BIN_EXE_cofferdam");
+    let words = [
+        &outer[1..],
+        &[binary, "run", "--json"],
+        &flags,
+        &["--", "touch", "ran"],
+    ]
+    .concat();
+    let done = finish(scene.program("unshare".as_ref(), &words));
+    assert_eq!(done.code, Some(125), "{}", done.text());
+    assert!(!scene.work().join("ran").exists());
+    let flags = ["--policy", "other.toml"];
+    let words = [
+        &outer[1..],
+        &[binary, "run", "--json"],
+        &flags,
+        &["--", "touch", "ran"],
+    ]
+    .concat();
+    let done = finish(scene.program("unshare".as_ref(), &words));
+    let said = done.json();
+    if said["error"]["code"]
+        .as_str()
+        .is_some_and(|code| code.starts_with("landlock"))
+    {
+        return skipped("there is no Landlock here");
+    }
+    assert_eq!(done.code, Some(0), "{said}");
+    let isolation = &said["isolation"];
+    assert_eq!(
+        isolation["effective"]["provider"], "landlock",
+        "{isolation}"
+    );
+    let told = scene.run(&["events", "--type", "isolation.fallback", "--json"]);
+    let events = told.json()["data"]["events"].clone();
+    assert_eq!(events[0]["data"]["to"], "landlock", "{events}");
+    assert!(events[0]["data"]["why"].is_object(), "{events}");
 }
 
 #[test]

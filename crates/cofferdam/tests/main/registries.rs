@@ -296,3 +296,105 @@ fn maven_asks_through_the_proxy() {
     };
     assert!(events.iter().any(refused), "{told}");
 }
+
+#[test]
+fn npm_ci_installs_what_its_lock_says_through_the_proxy() {
+    let scene = Scene::new();
+    scene.write(
+        "package.json",
+        "{\"name\": \"x\", \"version\": \"1.0.0\", \"dependencies\": {\"is-number\": \"7.0.0\"}}",
+    );
+    let lock = [
+        "npm",
+        "install",
+        "--no-audit",
+        "--no-fund",
+        "--package-lock-only",
+    ];
+    if !reaches(&scene, &lock) {
+        return;
+    }
+    let made = scene.path("outside").join("package-lock.json");
+    std::fs::copy(made, scene.work().join("package-lock.json")).expect("copied");
+    inside(&scene, &["npm", "ci", "--no-audit", "--no-fund"]).expect_code(0);
+    let package = scene.work().join("node_modules/is-number/package.json");
+    assert!(package.exists());
+    assert!(!reached(&scene).is_empty());
+}
+
+#[test]
+fn cargo_builds_with_a_dependency_through_the_proxy() {
+    let scene = Scene::new();
+    scene.write(
+        "Cargo.toml",
+        "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nitoa = \"1\"\n[workspace]\n",
+    );
+    std::fs::create_dir(scene.work().join("src")).expect("made");
+    scene.write(
+        "src/main.rs",
+        "fn main() { println!(\"{}\", itoa::Buffer::new().format(42)); }\n",
+    );
+    if !reaches(&scene, &["cargo", "fetch", "-q"]) {
+        return;
+    }
+    inside(&scene, &["cargo", "build", "-q"]).expect_code(0);
+    let made = inside(&scene, &["target/debug/x"]).expect_code(0);
+    assert_eq!(made.text(), "42\n");
+    assert!(!reached(&scene).is_empty());
+}
+
+/// Inside there is nobody who resolves names: a client that asks the proxy gets there, and one that
+/// resolves by itself is told at once that it cannot.
+#[test]
+fn fc_50_a_client_inside_reaches_by_the_proxy_what_it_cannot_resolve() {
+    let scene = Scene::new();
+    // By this it is seen that pip is used here.
+    scene.write("requirements.txt", "six==1.17.0\n");
+    if !reaches(
+        &scene,
+        &[
+            "python3",
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-cache-dir",
+            "six==1.17.0",
+        ],
+    ) {
+        return;
+    }
+    let words = [
+        "python3",
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+        "--no-cache-dir",
+        "-d",
+        "wheels",
+        "six==1.17.0",
+    ];
+    inside(&scene, &words).expect_code(0);
+    let host = reached(&scene).into_iter().next().expect("a host");
+    let host = host.trim_matches('"');
+    if host.parse::<std::net::IpAddr>().is_ok() {
+        return skipped("the index is an address here: there is nothing to resolve");
+    }
+    let script = format!(
+        "import socket, time\nbegan = time.time()\ntry:\n  socket.getaddrinfo('{host}', 443)\n  \
+         print('resolved')\nexcept socket.gaierror as error:\n  print(error.errno, time.time() - began < 5)\n"
+    );
+    let asked = inside(&scene, &["python3", "-c", &script]).expect_code(0);
+    let text = asked.text();
+    let known = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    if known.contains(host) {
+        return skipped("the index stands in /etc/hosts, which is read inside too");
+    }
+    assert!(
+        text.starts_with('-') && text.trim_end().ends_with("True"),
+        "{text}"
+    );
+}

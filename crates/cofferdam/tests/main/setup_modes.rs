@@ -202,6 +202,76 @@ fn a_mode_that_an_agent_cannot_do_is_refused_by_name() {
     assert_eq!(crate::scene::list(&scene.path("home")), [""; 0]);
 }
 
+/// Reads a file of the home as JSON, with the path of the program made short.
+fn document(scene: &Scene, name: &str) -> Value {
+    let text = read(scene, name).replace(env!("CARGO_BIN_EXE_cofferdam"), "COFFERDAM");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn what_is_written_for_gemini_and_opencode_is_what_they_read() {
+    let with = |agent: &str, mode: &str| {
+        let scene = Scene::new();
+        let words = [agent, "--mode", mode, "--yes", "--", "--net", "none"];
+        setup(&scene, &words).expect_code(0);
+        scene
+    };
+    let gemini = ".gemini/settings.json";
+    let opencode = ".config/opencode/opencode.json";
+    let hooked = document(&with("gemini", "hook"), gemini);
+    assert_eq!(
+        hooked,
+        json!({
+            "hooks": {"BeforeTool": [{
+                "matcher": "^run_shell_command$",
+                "hooks": [{
+                    "name": "cofferdam",
+                    "type": "command",
+                    "command": "'COFFERDAM' hook rewrite gemini --allow || exit 2",
+                }],
+            }]},
+            "mcpServers": {"cofferdam-session": {
+                "command": "COFFERDAM",
+                "args": ["hook", "host", "--net", "none"],
+            }},
+        })
+    );
+    let offered = document(&with("gemini", "mcp"), gemini);
+    assert_eq!(
+        offered["mcpServers"]["cofferdam"],
+        json!({"command": "COFFERDAM", "args": ["mcp", "--net", "none"], "trust": true})
+    );
+    let off = offered["tools"]["exclude"].as_array().expect("a list");
+    for tool in ["run_shell_command", "write_file", "replace", "read_file"] {
+        assert!(off.contains(&json!(tool)), "{tool}: {off:?}");
+    }
+    let scene = with("opencode", "hook");
+    assert_eq!(
+        document(&scene, opencode),
+        json!({"mcp": {"cofferdam-session": {
+            "type": "local",
+            "command": ["COFFERDAM", "hook", "host", "--net", "none"],
+            "enabled": true,
+        }}})
+    );
+    let plugin = read(&scene, ".config/opencode/plugin/cofferdam.js");
+    assert!(plugin.contains("hook run opencode -- "), "{plugin}");
+    assert!(plugin.contains("\"tool.execute.before\""), "{plugin}");
+    let offered = document(&with("opencode", "mcp"), opencode);
+    assert_eq!(
+        offered["mcp"]["cofferdam"],
+        json!({
+            "type": "local",
+            "command": ["COFFERDAM", "mcp", "--net", "none"],
+            "enabled": true,
+        })
+    );
+    for tool in ["bash", "edit", "write", "read"] {
+        assert_eq!(offered["permission"][tool], "deny", "{tool}");
+    }
+    assert_eq!(offered["permission"]["cofferdam_*"], "allow");
+}
+
 /// Asks the hook of an agent what is run instead of a command.
 fn rewritten(scene: &Scene, agent: &str, input: &Value) -> Value {
     let mut command = scene.command(&["hook", "rewrite", agent, "--allow"]);

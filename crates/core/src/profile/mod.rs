@@ -38,6 +38,8 @@ pub struct Profile {
     pub title: String,
     /// Names of its programs, without a directory.
     pub programs: Vec<String>,
+    /// What of it nobody has tried, in words; said when the agent begins.
+    pub untried: Vec<String>,
     /// Whether it is of use without a terminal.
     pub terminal: TerminalNeed,
     /// The hosts that it cannot do without.

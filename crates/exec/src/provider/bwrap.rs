@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::spec::EnclosureSpec;
+use cofferdam_core::spec::{EnclosureSpec, Mount};
 use cofferdam_keeper::{ClientError, KeeperClient};
 use cofferdam_sandbox::{
     BwrapProblem, BwrapStart, Caller, bwrap_arguments, message_pair, start_bwrap,
@@ -61,6 +61,7 @@ pub(super) fn enclose(
         .map_err(|error| failed("/dev/null", error))?
         .into();
     let arguments = bwrap_arguments(spec);
+    too_many(arguments.arguments.len(), spec)?;
     let other = identity(spec);
     let child = plane
         .spawner()?
@@ -173,4 +174,28 @@ fn readable(client: &KeeperClient, limit: Duration) -> bool {
             Err(_) => {}
         }
     }
+}
+
+/// Arguments that bubblewrap takes, all of them together (`MAX_ARGS`), less those that say what runs.
+const ARGUMENTS: usize = 8_900;
+
+/// Refuses a plan of more mounts than bubblewrap takes, before it says so in its own words.
+fn too_many(arguments: usize, spec: &EnclosureSpec) -> Result<(), Problem> {
+    if arguments <= ARGUMENTS {
+        return Ok(());
+    }
+    let masked = spec
+        .mounts
+        .iter()
+        .filter(|mount| matches!(mount, Mount::Mask { .. }))
+        .count();
+    Err(Problem::new(
+        ErrorCode::Unenforceable,
+        format!(
+            "{masked} files and folders are denied one by one, and bubblewrap takes some {} of them",
+            ARGUMENTS / 3
+        ),
+    )
+    .with_field("deny_read")
+    .with_hint("deny the folders that hold them by name, or less of them"))
 }

@@ -87,6 +87,12 @@ impl Agent {
             let text = format!("{} does nothing without a terminal", agent.profile.title);
             agent.said.push(text);
         }
+        if !agent.profile.untried.is_empty() {
+            agent.said.push(format!(
+                "the profile of {} is untried; `cofferdam profile show {}` says what is not known",
+                agent.profile.title, agent.profile.name
+            ));
+        }
         agent.find_variables(&resolved.policy, resolved);
         if !walled {
             agent.said.push(format!(

@@ -4,6 +4,7 @@
 pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("claude", include_str!("../../profiles/claude.toml")),
     ("codex", include_str!("../../profiles/codex.toml")),
+    ("cursor", include_str!("../../profiles/cursor.toml")),
     ("gemini", include_str!("../../profiles/gemini.toml")),
     ("opencode", include_str!("../../profiles/opencode.toml")),
 ];

@@ -335,7 +335,10 @@ fn profiles_of_the_user_take_the_place_of_shipped_ones() {
         .iter()
         .map(|one| one.name.as_str())
         .collect();
-    assert_eq!(names, ["broken", "claude", "codex", "gemini", "opencode"]);
+    assert_eq!(
+        names,
+        ["broken", "claude", "codex", "cursor", "gemini", "opencode"]
+    );
     let mine = profiles.find("claude").unwrap().profile.as_ref().unwrap();
     assert_eq!(mine.programs, ["mine"]);
     let broken = profiles

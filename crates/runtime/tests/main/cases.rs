@@ -7,7 +7,7 @@ use cofferdam_core::error::ErrorCode;
 use cofferdam_core::id::CommandId;
 use cofferdam_core::operation::{
     CancelCommand, ListCommands, OpenSession, OutputForm, OutputStream, OutputView, ReadOutput,
-    RunCommand, RunInSession,
+    RunCommand, RunInSession, SessionMode,
 };
 use cofferdam_core::outcome::{LimitReason, Status};
 use cofferdam_core::policy::{ByteSize, LimitDocument, ProviderChoice};
@@ -581,4 +581,75 @@ fn walk(top: &std::path::Path) -> Vec<std::path::PathBuf> {
             _ => Vec::new(),
         })
         .collect()
+}
+
+#[test]
+fn fc_83_denied_patterns_cost_a_warm_command_nothing_whatever_the_size_of_the_tree() {
+    if !has_walls() {
+        return;
+    }
+    let desk = Desk::with_repository();
+    for directory in 0..50 {
+        let place = desk.repo.join(format!("d{directory}"));
+        std::fs::create_dir(&place).expect("made");
+        for file in 0..1_000 {
+            let kind = match file {
+                0..30 => file % 15,
+                30..100 => 99,
+                _ => 100,
+            };
+            std::fs::File::create(place.join(format!("f{file}.k{kind}"))).expect("made");
+        }
+    }
+    let runtime = desk.runtime();
+    let open = |name: &str, patterns: &[usize]| {
+        let mut policy = PolicyRequest {
+            workspace: Some(desk.repo.clone()),
+            ..provider(ProviderChoice::Bwrap)
+        };
+        let patterns = patterns
+            .iter()
+            .map(|number| format!("*.k{number}").as_str().into());
+        policy.owner.deny_read = Some(patterns.collect());
+        let asked = OpenSession {
+            name: Some(name.to_owned()),
+            mode: SessionMode::Plain,
+            ..OpenSession::default()
+        };
+        runtime.open_session(policy, &asked, FrontDoor::Protocol)
+    };
+    let run = |session: &str, words: &[&str]| {
+        let asked = RunInSession {
+            session: session.to_owned(),
+            argv: Some(words.iter().map(|word| (*word).to_owned()).collect()),
+            ..RunInSession::default()
+        };
+        let began = Instant::now();
+        let end = runtime
+            .run_in_session(asked, &Control::new())
+            .expect("a result");
+        (end.result, began.elapsed())
+    };
+    let all: Vec<usize> = (0..15).collect();
+    open("free", &[]).expect("opened");
+    open("denied", &all).expect("opened");
+    for name in ["d0/f0.k0", "d49/f29.k14"] {
+        assert!(run("free", &["cat", name]).0.success, "{name}");
+        assert!(!run("denied", &["cat", name]).0.success, "{name}");
+    }
+    assert!(run("denied", &["cat", "d0/f60.k99"]).0.success);
+    // More than can be held one by one is refused for what it is.
+    let refused = open("more", &[99]).expect_err("refused");
+    assert_eq!(refused.code, ErrorCode::Unenforceable, "{refused:?}");
+    assert_eq!(refused.field.as_deref(), Some("deny_read"));
+    let median = |session: &str| {
+        let mut all: Vec<Duration> = (0..41).map(|_| run(session, &["true"]).1).collect();
+        all.sort();
+        all[20]
+    };
+    let (free, denied) = (median("free"), median("denied"));
+    assert!(
+        denied < free + Duration::from_millis(20),
+        "{denied:?} {free:?}"
+    );
 }

@@ -127,3 +127,100 @@ fn a_request_line_to_another_host_is_refused() {
     ));
     assert_eq!(answer.status, 403);
 }
+
+#[test]
+fn f9_a_page_of_a_listed_origin_may_ask_and_no_other() {
+    let listed = "https://app.example.org";
+    let server = Running::start_as(|options, _| options.origins = vec![listed.to_owned()]);
+    let closed = Running::start();
+    let ask = |server: &Running, verb: &str, lines: &str| {
+        let host = format!("Host: {}\r\nConnection: close\r\n", server.address);
+        server.send(&format!(
+            "{verb} /api/v1/run_command HTTP/1.1\r\n{host}{lines}\r\n"
+        ))
+    };
+    let before = |origin: &str| {
+        format!(
+            "Origin: {origin}\r\nSec-Fetch-Site: cross-site\r\n\
+             Access-Control-Request-Method: POST\r\n\
+             Access-Control-Request-Headers: authorization,content-type\r\n"
+        )
+    };
+    let answer = ask(&server, "OPTIONS", &before(listed));
+    assert_eq!(answer.status, 204);
+    for line in [
+        "access-control-allow-origin: https://app.example.org",
+        "access-control-allow-methods: get, head, post",
+        "access-control-allow-headers: authorization, content-type, last-event-id",
+        "vary: origin",
+    ] {
+        assert!(answer.head.contains(line), "{line}: {}", answer.head);
+    }
+    assert!(
+        !answer.head.contains("allow-credentials"),
+        "{}",
+        answer.head
+    );
+    // Others are refused, by whatever they resemble; and without a list everybody is.
+    let others = [
+        "https://app.example.org.evil.test",
+        "http://app.example.org",
+        "https://app.example.org:444",
+        "https://example.org",
+        "null",
+        "*",
+    ];
+    for origin in others {
+        let answer = ask(&server, "OPTIONS", &before(origin));
+        assert_eq!(answer.status, 403, "{origin}");
+        assert!(!answer.head.contains("access-control"), "{}", answer.head);
+    }
+    assert_eq!(ask(&closed, "OPTIONS", &before(listed)).status, 403);
+    // The question itself goes by the token as ever, and its answer may be read.
+    let call = |origin: &str, token: &str| {
+        format!(
+            "Origin: {origin}\r\nSec-Fetch-Site: cross-site\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        )
+    };
+    assert_eq!(ask(&server, "POST", &call(listed, "wrong")).status, 401);
+    let known = ask(&server, "POST", &call(listed, &server.token));
+    assert!(![401, 403].contains(&known.status), "{}", known.body);
+    assert!(
+        known
+            .head
+            .contains("access-control-allow-origin: https://app.example.org"),
+        "{}",
+        known.head
+    );
+    let other = ask(&server, "POST", &call("https://evil.test", &server.token));
+    assert_eq!(other.status, 403);
+    assert!(!other.head.contains("access-control"), "{}", other.head);
+    // A page that sends the header twice is none that was listed.
+    let twice = format!("Origin: https://evil.test\r\n{}", before(listed));
+    assert_eq!(ask(&server, "OPTIONS", &twice).status, 403);
+}
+
+#[test]
+fn f9_what_is_no_origin_is_refused_at_the_start() {
+    for bad in [
+        "*",
+        "null",
+        "app.example.org",
+        "https://app.example.org/",
+        "https://*.example.org",
+        "https://me@example.org",
+        "HTTPS://example.org",
+        "file://x",
+        "https://",
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (mut options, _journal) = crate::client::options(&directory);
+        options.origins = vec![bad.to_owned()];
+        let refused = cofferdam_server::Server::bind(options).expect_err("refused");
+        assert!(
+            refused.to_string().contains("no origin"),
+            "{bad}: {refused}"
+        );
+    }
+}

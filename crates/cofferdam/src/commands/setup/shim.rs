@@ -17,7 +17,7 @@ pub(super) struct Wrapped {
     /// The name of its program.
     pub(super) program: &'static str,
     /// The profile by which it runs, where there is one.
-    pub(super) profile: Option<&'static str>,
+    pub(super) profile: &'static str,
     /// First arguments with which it is the owner who acts, on the agent itself.
     own: &'static [&'static str],
     /// What of it no script can stand before.
@@ -30,7 +30,7 @@ pub(super) const fn wrapped(agent: Agent) -> Wrapped {
         Agent::Claude => Wrapped {
             name: "claude",
             program: "claude",
-            profile: Some("claude"),
+            profile: "claude",
             own: &[
                 "auth",
                 "config",
@@ -48,31 +48,34 @@ pub(super) const fn wrapped(agent: Agent) -> Wrapped {
         Agent::Codex => Wrapped {
             name: "codex",
             program: "codex",
-            profile: Some("codex"),
+            profile: "codex",
             own: &["completion", "login", "logout", "mcp", "update"],
             rest: "the extensions for editors, which bring their own",
         },
         Agent::Gemini => Wrapped {
             name: "gemini",
             program: "gemini",
-            profile: Some("gemini"),
+            profile: "gemini",
             own: &["extensions", "mcp"],
             rest: "the companions for editors",
         },
         Agent::Opencode => Wrapped {
             name: "opencode",
             program: "opencode",
-            profile: Some("opencode"),
+            profile: "opencode",
             own: &["auth", "models", "uninstall", "upgrade"],
             rest: "the desktop program and the extensions for editors",
         },
         Agent::Cursor => Wrapped {
             name: "cursor",
             program: "cursor-agent",
-            profile: None,
-            own: &["login", "logout", "mcp", "status", "update"],
-            rest: "the editor itself and the agent in it; there is no profile, so the command-line \
-                   agent finds neither its login nor its hosts unless your policy grants them",
+            profile: "cursor",
+            own: &[
+                "about", "login", "logout", "mcp", "models", "status", "update", "whoami",
+            ],
+            rest: "the editor itself and the agent in it, and the command-line agent by its other \
+                   name, agent; its profile was never tried with the agent itself: `cofferdam profile \
+                   show cursor` says what is not known",
         },
     }
 }
@@ -109,7 +112,7 @@ pub(super) fn script(wrapped: &Wrapped, own: &Path) -> Result<String, Problem> {
         own: verbs,
         ..
     } = wrapped;
-    let profile = profile.map_or_else(String::new, |profile| format!("--profile {profile} "));
+    let profile = format!("--profile {profile} ");
     let plain = verbs
         .iter()
         .chain(&["-h", "--help", "-v", "-V", "--version"])
