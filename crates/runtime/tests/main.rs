@@ -58,3 +58,6 @@ mod protected;
 
 #[path = "main/outbox.rs"]
 mod outbox;
+
+#[path = "main/pushing.rs"]
+mod pushing;

@@ -1,13 +1,7 @@
 //! The outbox: pushes are held, shown, released once, and nothing leaves before.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "tests drive git and ssh-keygen as a user would"
-)]
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
 use cofferdam_core::authority::Actor;
@@ -18,7 +12,7 @@ use cofferdam_core::operation::{
 };
 use cofferdam_core::outbox::{Effect, Held, HeldState, ProposedBy, PushEffect, SentAs};
 use cofferdam_core::policy::ProviderChoice;
-use cofferdam_core::task::{CleanupPolicy, MergeStatus, TaskRequest, TaskResult};
+use cofferdam_core::task::TaskResult;
 use cofferdam_exec::Control;
 use cofferdam_runtime::{FrontDoor, MergeOptions, Runtime};
 
@@ -28,28 +22,28 @@ use crate::support::{
 };
 
 /// A repository with a bare one as its `origin`, which has `main`.
-fn desk() -> Desk {
+pub(crate) fn desk() -> Desk {
     let desk = Desk::with_repository();
     add_remote(&desk, "origin");
     desk.git(&["push", "-q", "-u", "origin", "main"]);
     desk
 }
 
-fn bare(desk: &Desk, name: &str) -> PathBuf {
+pub(crate) fn bare(desk: &Desk, name: &str) -> PathBuf {
     desk.home
         .parent()
         .expect("a desk")
         .join(format!("{name}.git"))
 }
 
-fn add_remote(desk: &Desk, name: &str) {
+pub(crate) fn add_remote(desk: &Desk, name: &str) {
     let place = bare(desk, name);
     desk.git(&["init", "-q", "--bare", place.to_str().expect("a desk")]);
     desk.git(&["remote", "add", name, place.to_str().expect("a desk")]);
 }
 
 /// What a remote has.
-fn remote(desk: &Desk, name: &str) -> Vec<String> {
+pub(crate) fn remote(desk: &Desk, name: &str) -> Vec<String> {
     let place = bare(desk, name);
     let listed = desk.git(&[
         "--git-dir",
@@ -60,11 +54,11 @@ fn remote(desk: &Desk, name: &str) -> Vec<String> {
     listed.lines().map(str::to_owned).collect()
 }
 
-fn propose(runtime: &Runtime, name: &str) -> Result<PushProposed, Problem> {
+pub(crate) fn propose(runtime: &Runtime, name: &str) -> Result<PushProposed, Problem> {
     propose_to(runtime, name, None)
 }
 
-fn propose_to(
+pub(crate) fn propose_to(
     runtime: &Runtime,
     name: &str,
     remote: Option<&str>,
@@ -76,7 +70,7 @@ fn propose_to(
     runtime.propose_push(&request, Actor::Protocol, None)
 }
 
-fn release(runtime: &Runtime, id: &ProposalId) -> Result<OutboxAnswer, Problem> {
+pub(crate) fn release(runtime: &Runtime, id: &ProposalId) -> Result<OutboxAnswer, Problem> {
     let request = ReleaseHeld {
         proposal_ids: vec![id.clone()],
         task: None,
@@ -84,26 +78,26 @@ fn release(runtime: &Runtime, id: &ProposalId) -> Result<OutboxAnswer, Problem> 
     runtime.release_held(&request, FrontDoor::CommandLine)
 }
 
-fn held(runtime: &Runtime) -> Vec<Held> {
+pub(crate) fn held(runtime: &Runtime) -> Vec<Held> {
     runtime.held(&ListOutbox::default()).expect("a desk").held
 }
 
-fn push_of(held: &Held) -> &PushEffect {
+pub(crate) fn push_of(held: &Held) -> &PushEffect {
     let Effect::Push { push } = &held.proposal.effect;
     push
 }
 
-fn code<T: std::fmt::Debug>(outcome: Result<T, Problem>) -> ErrorCode {
+pub(crate) fn code<T: std::fmt::Debug>(outcome: Result<T, Problem>) -> ErrorCode {
     outcome.expect_err("it is refused").code
 }
 
-fn script(path: &Path, text: &str) {
+pub(crate) fn script(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().expect("a desk")).expect("a desk");
     std::fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a desk");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a desk");
 }
 
-fn branch_of(result: &TaskResult) -> String {
+pub(crate) fn branch_of(result: &TaskResult) -> String {
     result.isolation.branch.clone().expect("a branch")
 }
 
@@ -222,90 +216,6 @@ fn row_149_what_is_not_as_it_was_shown_is_refused_and_stays_held() {
 }
 
 #[test]
-fn row_149_flags_addresses_and_foreign_names_are_no_remotes() {
-    if !has_walls() {
-        return;
-    }
-    let desk = desk();
-    let flag = "--receive-pack=touch /tmp/never";
-    let key = format!("remote.{flag}.url");
-    desk.git(&["config", &key, bare(&desk, "origin").to_str().unwrap()]);
-    let runtime = desk.runtime();
-    task(&runtime, shell_task("echo two >a.txt"));
-    let path = bare(&desk, "origin");
-    for name in [flag, "nowhere", "", path.to_str().unwrap(), "-d", "."] {
-        let refused = propose_to(&runtime, "1", Some(name)).unwrap_err();
-        assert_eq!(refused.code, ErrorCode::RemoteUnknown, "{name}");
-        assert_eq!(refused.field.as_deref(), Some("remote"));
-    }
-    assert_eq!(code(propose(&runtime, "2")), ErrorCode::TaskUnknown);
-    // A task without a branch has nothing to push.
-    task(&runtime, shell_task("true"));
-    assert_eq!(code(propose(&runtime, "2")), ErrorCode::TaskState);
-    // What it is called when it is dropped is not what it did.
-    runtime.drop_task("1").unwrap();
-    assert_eq!(code(propose(&runtime, "1")), ErrorCode::TaskState);
-    assert_eq!(held(&runtime), []);
-}
-
-#[test]
-fn a_branch_that_is_named_like_a_flag_is_not_pushed() {
-    if !has_walls() {
-        return;
-    }
-    let desk = desk();
-    desk.git(&["update-ref", "refs/heads/--force", "HEAD"]);
-    let runtime = desk.runtime();
-    task(&runtime, shell_task("echo two >a.txt"));
-    let into = MergeOptions {
-        into: Some("--force".to_owned()),
-        ..MergeOptions::default()
-    };
-    let merged = runtime.merge("1", &into).unwrap();
-    assert_eq!(merged.merge.status, MergeStatus::Merged);
-    let refused = runtime.propose_merged("1", None).unwrap_err();
-    assert_eq!(refused.code, ErrorCode::InvalidRequest, "{refused}");
-    assert_eq!(remote(&desk, "origin").len(), 1);
-}
-
-#[test]
-fn nothing_is_forced_and_a_rejected_push_can_be_released_again() {
-    if !has_walls() {
-        return;
-    }
-    let desk = desk();
-    let runtime = desk.runtime();
-    let result = task(&runtime, shell_task("echo two >a.txt"));
-    let branch = branch_of(&result);
-    let id = propose(&runtime, "1").unwrap().held.proposal.proposal_id;
-    // The remote has something else by that name, which git's own settings would overwrite.
-    let other = desk.git(&["commit-tree", "-m", "theirs", "HEAD^{tree}"]);
-    desk.git(&[
-        "push",
-        "-q",
-        "origin",
-        &format!("{other}:refs/heads/{branch}"),
-    ]);
-    desk.git(&["config", "remote.origin.push", "+refs/heads/*:refs/heads/*"]);
-    desk.git(&["config", "push.followTags", "true"]);
-    desk.git(&["tag", "-a", "-m", "t", "v1", &branch]);
-    let failed = release(&runtime, &id).unwrap_err();
-    assert_eq!(failed.code, ErrorCode::PushFailed);
-    assert!(failed.message.contains("rejected"), "{failed}");
-    assert!(remote(&desk, "origin").contains(&format!("{branch} {other}")));
-    let now = runtime.held_one(&id).unwrap();
-    assert_eq!(now.state, HeldState::Failed);
-    assert_eq!(now.problem.unwrap().code, ErrorCode::PushFailed);
-
-    desk.git(&["push", "-q", "origin", &format!(":refs/heads/{branch}")]);
-    release(&runtime, &id).unwrap();
-    let own = desk.git(&["rev-parse", &branch]);
-    let has = remote(&desk, "origin");
-    assert!(has.contains(&format!("{branch} {own}")), "{has:?}");
-    assert_eq!(has.len(), 2, "no tag has left: {has:?}");
-}
-
-#[test]
 fn row_147_one_answer_releases_all_or_part() {
     if !has_walls() {
         return;
@@ -419,90 +329,6 @@ fn of_two_releases_at_once_one_is_carried_out() {
 }
 
 #[test]
-fn the_owners_hook_runs_as_with_their_own_push_and_a_planted_one_never() {
-    if !has_walls() {
-        return;
-    }
-    let desk = desk();
-    let seen = desk.home.join("seen");
-    let look = format!(
-        "pwd >{0}; cat >>{0}; echo $API_TOKEN $GIT_DIR >>{0}; test ! -e no || {{ echo 'not so' >&2; exit 1; }}",
-        seen.display()
-    );
-    let hook = desk.repo.join(".git/hooks/pre-push");
-    script(&hook, &look);
-    let planted = desk.home.join("planted");
-    let runtime = desk.runtime();
-    let evil = format!(
-        "printf '#!/bin/sh\\ntouch {}\\n' >.git/hooks/pre-push; chmod +x .git/hooks/pre-push; \
-         git config core.hooksPath $PWD/.git/hooks; echo two >a.txt",
-        planted.display()
-    );
-    let result = task(
-        &runtime,
-        TaskRequest {
-            cleanup_policy: CleanupPolicy::Never,
-            ..shell_task(&format!("mkdir -p .git/hooks; {evil}"))
-        },
-    );
-    let proposed = propose(&runtime, "1").unwrap();
-    assert_eq!(push_of(&proposed.held).hook, Some(hook.clone().into()));
-    let id = proposed.held.proposal.proposal_id;
-    desk.write("no", "");
-    let failed = release(&runtime, &id).unwrap_err();
-    assert_eq!(failed.code, ErrorCode::PushFailed);
-    assert!(failed.message.contains("not so"), "{failed}");
-    assert_eq!(remote(&desk, "origin").len(), 1);
-    std::fs::remove_file(desk.repo.join("no")).unwrap();
-    release(&runtime, &id).unwrap();
-    let said = std::fs::read_to_string(&seen).unwrap();
-    let lines: Vec<_> = said.lines().collect();
-    assert_eq!(lines[0], desk.repo.to_str().unwrap());
-    let branch = branch_of(&result);
-    assert!(lines[1].contains(&format!("refs/heads/{branch}")), "{said}");
-    assert_eq!(lines[2].trim_end(), "s3cret-value", "{said}");
-    assert!(!planted.exists());
-
-    // Another hook than was shown is not run unasked.
-    task(&runtime, shell_task("echo three >a.txt"));
-    let id = propose(&runtime, "2").unwrap().held.proposal.proposal_id;
-    let tree = result.isolation.workspace_path.unwrap();
-    let of_task = tree.as_path().join(".git/hooks");
-    desk.git(&["config", "core.hooksPath", of_task.to_str().unwrap()]);
-    assert_eq!(code(release(&runtime, &id)), ErrorCode::TargetMoved);
-    assert_eq!(code(propose(&runtime, "2")), ErrorCode::Denied);
-    assert!(!planted.exists());
-}
-
-#[test]
-fn hooks_that_are_versioned_do_not_run_where_the_task_changed_them() {
-    if !has_walls() {
-        return;
-    }
-    let desk = desk();
-    let ran = desk.home.join("ran");
-    let touch = format!("touch {}", ran.display());
-    script(&desk.repo.join(".husky/pre-push"), &touch);
-    desk.git(&["add", "-A"]);
-    desk.git(&["commit", "-qm", "hooks"]);
-    desk.git(&["config", "core.hooksPath", ".husky"]);
-    let runtime = desk.runtime();
-    task(&runtime, shell_task("echo two >a.txt"));
-    task(
-        &runtime,
-        shell_task("echo '#!/bin/sh' >.husky/pre-push; echo id >>.husky/lib"),
-    );
-    let refused = propose(&runtime, "2").unwrap_err();
-    assert_eq!(refused.code, ErrorCode::Denied, "{refused}");
-    runtime.merge("2", &MergeOptions::default()).unwrap();
-    let refused = runtime.propose_merged("2", None).unwrap_err();
-    assert_eq!(refused.code, ErrorCode::Denied, "{refused}");
-    let id = propose(&runtime, "1").unwrap().held.proposal.proposal_id;
-    assert!(!ran.exists());
-    release(&runtime, &id).unwrap();
-}
-
-#[test]
 fn row_147_git_push_in_a_tasks_own_tree_becomes_a_proposal() {
     if !has_walls() {
         return;
@@ -597,29 +423,6 @@ fn without_walls_a_push_in_the_tree_is_held_too() {
     assert_eq!(remote(&desk, "origin"), before);
 }
 
-#[test]
-fn merging_and_pushing_is_one_step_of_the_owner() {
-    if !has_walls() {
-        return;
-    }
-    let desk = desk();
-    let runtime = desk.runtime();
-    task(&runtime, shell_task("echo two >a.txt"));
-    assert_eq!(
-        code(runtime.propose_merged("1", None)),
-        ErrorCode::TaskState
-    );
-    runtime.merge("1", &MergeOptions::default()).unwrap();
-    let held = runtime.propose_merged("1", None).unwrap();
-    assert_eq!(held.proposal.by, ProposedBy::Merge);
-    assert_eq!(push_of(&held).branch, "refs/heads/main");
-    let answer = release(&runtime, &held.proposal.proposal_id).unwrap();
-    let sent = answer.answers[0].held.sent.clone().unwrap();
-    assert_eq!(sent.sent_as, SentAs::Forward);
-    let main = desk.git(&["rev-parse", "main"]);
-    assert_eq!(remote(&desk, "origin"), [format!("main {main}")]);
-}
-
 /// Runs in a process of its own, see [`rerun`], and dies when git runs the owner's hook.
 #[test]
 #[ignore = "the child of another test"]
@@ -659,60 +462,72 @@ fn a_release_that_was_cut_off_is_no_success_and_can_be_released_again() {
     assert_eq!(remote(&desk, "origin").len(), 2);
 }
 
+/// Whatever is proposed, refused, moved and released in whatever order: a remote has exactly what a
+/// release said that it sent.
 #[test]
-fn a_merge_is_signed_with_the_owners_key_where_their_git_says_so() {
+fn row_147_nothing_reaches_a_remote_before_it_is_released() {
     if !has_walls() {
         return;
     }
-    let desk = desk();
-    let key = desk.home.join("key");
-    let made = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", "", "-C", "t@example.com", "-f"])
-        .arg(&key)
-        .stdin(Stdio::null())
-        .status();
-    if !made.is_ok_and(|status| status.success()) {
-        skipped("ssh-keygen is not installed");
-        return;
+    let mut released = 0;
+    for seed in [7_u64, 11] {
+        let desk = desk();
+        add_remote(&desk, "fork");
+        let runtime = desk.runtime();
+        let result = task(&runtime, shell_task("echo two >a.txt"));
+        let branch = branch_of(&result);
+        let reference = format!("refs/heads/{branch}");
+        let tip = desk.git(&["rev-parse", &branch]);
+        let moved = desk.git(&["commit-tree", "-p", &tip, "-m", "x", "HEAD^{tree}"]);
+        let mut sent = std::collections::BTreeSet::new();
+        let mut random = seed;
+        let mut next = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        for _ in 0..24 {
+            let name = ["origin", "fork"][usize::from(next(2) == 1)];
+            let all = ListOutbox {
+                all: true,
+                ..ListOutbox::default()
+            };
+            let known = runtime.held(&all).unwrap().held;
+            let one = usize::try_from(next(4)).unwrap() % known.len().max(1);
+            let one = known.get(one).map(|one| one.proposal.clone());
+            match next(6) {
+                0 | 1 => drop(propose_to(&runtime, "1", Some(name))),
+                2 => {
+                    let at = if next(3) > 0 { &tip } else { &moved };
+                    desk.git(&["update-ref", &reference, at]);
+                }
+                3 => {
+                    if let Some(one) = one.filter(|_| next(4) == 0) {
+                        let refuse = RefuseHeld {
+                            proposal_ids: vec![one.proposal_id],
+                            ..RefuseHeld::default()
+                        };
+                        drop(runtime.refuse_held(&refuse, FrontDoor::CommandLine));
+                    }
+                }
+                _ => {
+                    if let Some(one) = one
+                        && release(&runtime, &one.proposal_id).is_ok()
+                    {
+                        let Effect::Push { push } = one.effect;
+                        sent.insert(push.remote);
+                    }
+                }
+            }
+            for name in ["origin", "fork"] {
+                let has = remote(&desk, name);
+                let own = has.iter().find(|one| one.starts_with(&branch));
+                let expected = sent.contains(name).then(|| format!("{branch} {tip}"));
+                assert_eq!(own, expected.as_ref(), "seed {seed}: {name} has {has:?}");
+            }
+        }
+        released += sent.len();
     }
-    let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
-    let signers = desk.home.join("signers");
-    std::fs::write(&signers, format!("t@example.com {public}")).unwrap();
-    for (name, value) in [
-        ("commit.gpgSign", "true"),
-        ("gpg.format", "ssh"),
-        ("user.signingKey", key.to_str().unwrap()),
-        ("gpg.ssh.allowedSignersFile", signers.to_str().unwrap()),
-    ] {
-        desk.git(&["config", "--global", name, value]);
-    }
-    let runtime = desk.runtime();
-    // Inside nothing is signed, and nothing of the key is there.
-    let look = format!("test ! -e {} || exit 9; echo two >a.txt", key.display());
-    let result = task(&runtime, shell_task(&look));
-    assert_eq!(result.task_result.unwrap().return_code, Some(0));
-    task(&runtime, shell_task("echo n >new.txt"));
-    for number in ["1", "2"] {
-        let merged = runtime.merge(number, &MergeOptions::default()).unwrap();
-        assert_eq!(merged.merge.status, MergeStatus::Merged, "{merged:?}");
-        let oid = merged.merge.oid.unwrap();
-        assert_eq!(
-            desk.git(&["log", "-1", "--format=%G? %GS", &oid]),
-            "G t@example.com"
-        );
-        assert_eq!(desk.git(&["rev-parse", "main"]), oid);
-        assert_eq!(desk.git(&["status", "--porcelain"]), "");
-    }
-    // Without the key nothing is merged unsigned.
-    task(&runtime, shell_task("echo m >more.txt"));
-    std::fs::rename(&key, desk.home.join("elsewhere")).unwrap();
-    let main = desk.git(&["rev-parse", "main"]);
-    let refused = runtime.merge("3", &MergeOptions::default()).unwrap();
-    assert_eq!(refused.merge.status, MergeStatus::Refused);
-    let problem = refused.problem.unwrap();
-    assert!(problem.message.contains("could not be signed"), "{problem}");
-    assert_eq!(desk.git(&["rev-parse", "main"]), main);
-    runtime.undo("2", None).unwrap();
-    runtime.undo("1", None).unwrap();
-    assert_eq!(desk.read("a.txt"), "one\n");
+    assert!(released > 0, "nothing was released at all");
 }
