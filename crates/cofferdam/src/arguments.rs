@@ -5,6 +5,7 @@ pub(crate) mod call;
 pub(crate) mod logs;
 pub(crate) mod mode;
 pub(crate) mod outbox;
+pub(crate) mod paths;
 pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod protected;
@@ -28,6 +29,7 @@ use call::{CallArguments, McpArguments};
 use logs::{KillArguments, LogsArguments};
 use mode::ModeArguments;
 use outbox::{OutboxArguments, PushArguments};
+use paths::PathsArguments;
 use policy::PolicyCommand;
 use profile::{AgentArguments, ProfileCommand};
 use protected::ProtectedArguments;
@@ -127,6 +129,8 @@ pub(crate) enum TopCommand {
     Outbox(OutboxArguments),
     /// Tell or set what may be changed in a workspace from now on
     Mode(ModeArguments),
+    /// Authorise paths outside of the workspace, list and revoke them
+    Paths(PathsArguments),
     /// List names that your own tools obey, release one, put back what was taken away there
     Protected(ProtectedArguments),
     /// List tasks, commands, sessions and terminals that run now

@@ -15,6 +15,7 @@ mod logs;
 mod mcp;
 mod mode;
 mod outbox;
+mod paths;
 mod policy;
 mod policy_watch;
 mod profile;
@@ -56,6 +57,7 @@ pub(crate) fn dispatch(context: &Context, command: TopCommand) -> Ending {
         TopCommand::Push(arguments) => outbox::push(context, &arguments),
         TopCommand::Outbox(arguments) => outbox::outbox(context, &arguments),
         TopCommand::Mode(arguments) => mode::mode(context, &arguments),
+        TopCommand::Paths(arguments) => paths::paths(context, &arguments),
         TopCommand::Protected(arguments) => protected::protected(context, &arguments),
         TopCommand::Ps => ps::ps(context),
         TopCommand::Stop(arguments) => ps::stop(context, &arguments),

@@ -58,3 +58,6 @@ mod background;
 
 #[path = "main/sockets.rs"]
 mod sockets;
+
+#[path = "main/denials.rs"]
+mod denials;

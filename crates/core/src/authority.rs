@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::BytePath;
 use crate::id::{CommandId, ConversationId, TaskId};
 use crate::policy::Layer;
+use crate::spec::Access;
 
 /// On whose word something is done.
 #[derive(
@@ -66,6 +67,8 @@ pub struct Authority {
     task: Option<TaskId>,
     command: Option<CommandId>,
     root: BytePath,
+    /// What the policy in effect opens besides the root.
+    places: Vec<(BytePath, Access)>,
     grants: Vec<Grant>,
 }
 
@@ -78,8 +81,28 @@ impl Authority {
             task: None,
             command: None,
             root,
+            places: Vec::new(),
             grants: Vec::new(),
         }
+    }
+
+    /// Gives the same with what the policy in effect opens besides the root.
+    #[must_use]
+    pub fn reaching(mut self, places: impl IntoIterator<Item = (BytePath, Access)>) -> Self {
+        self.places.extend(places);
+        self
+    }
+
+    /// Tells what may be done at a path by where it lies; of nested places the deepest holds. `None`
+    /// where it lies in none.
+    pub fn reach_of(&self, path: &BytePath) -> Option<Access> {
+        if path.is_within(&self.root) {
+            return Some(Access::Write);
+        }
+        let around = self.places.iter().filter(|(top, _)| path.is_within(top));
+        around
+            .max_by_key(|(top, access)| (top.depth(), *access))
+            .map(|(_, access)| *access)
     }
 
     /// Gives the same for a conversation and perhaps a task of it.

@@ -12,6 +12,7 @@ use crate::bytes::BytePath;
 use crate::error::{ErrorCode, Problem};
 use crate::policy::{EffectivePolicy, Permission};
 use crate::spec::{Access, Digest};
+use crate::tool::ToolHints;
 
 /// What an operation would do, as far as a decision needs it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -46,8 +47,27 @@ pub enum Operation {
         /// Its words.
         argv: Vec<BytePath>,
     },
+    /// A tool is used that somebody else wrote.
+    UseTool {
+        /// Its name.
+        name: String,
+        /// What is said of it by whoever the owner trusts to say so; nothing of a tool of others.
+        hints: ToolHints,
+        /// Where it does its work.
+        place: ToolPlace,
+    },
     /// The environment is described (E9) or a path judged (E8): nothing happens.
     Describe,
+}
+
+/// Where a tool does its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolPlace {
+    /// As a command of ours, behind the same walls: what it may not do, it cannot.
+    Walls,
+    /// In a program that is asked to do it: what is said of it is all that is known.
+    Elsewhere,
 }
 
 impl Operation {
@@ -63,6 +83,7 @@ impl Operation {
             Self::ReadFile { .. } | Self::ChangeFile { .. } => ApprovalKind::FileChange,
             Self::ReachHost { .. } => ApprovalKind::Host,
             Self::FullAccess { .. } => ApprovalKind::FullAccess,
+            Self::UseTool { .. } => ApprovalKind::Tool,
             Self::RunCommand { .. } | Self::Open | Self::Describe => ApprovalKind::Command,
         }
     }
@@ -198,10 +219,9 @@ pub fn decide(
     };
     match operation {
         Operation::ReadFile { path } | Operation::ChangeFile { path }
-            if !path.is_within(authority.root()) =>
+            if authority.reach_of(path).is_none() =>
         {
-            // The door leads to the workspace and to nothing else, whatever anybody says; the owner
-            // opens paths outside by a policy.
+            // The door leads to the workspace and to what a policy opens, whatever anybody says.
             Decision {
                 rule: "root".to_owned(),
                 ..deny(
@@ -211,6 +231,15 @@ pub fn decide(
             }
         }
         Operation::Describe | Operation::ReadFile { .. } => base,
+        Operation::ChangeFile { path }
+            if permission != Permission::Readonly
+                && authority.reach_of(path) == Some(Access::Read) =>
+        {
+            Decision {
+                rule: "read".to_owned(),
+                ..deny(ErrorCode::Denied, "the path is open for reading only")
+            }
+        }
         Operation::ChangeFile { .. } => match (permission, ground) {
             (Permission::Readonly, _) => deny(
                 ErrorCode::ReadonlyDenied,
@@ -229,6 +258,16 @@ pub fn decide(
             },
             _ => allow("inside the walls nothing asks"),
         },
+        Operation::UseTool { hints, place, .. } => {
+            match use_tool(permission, ground, *hints, *place) {
+                ToolSaid::Allow(why) => allow(why),
+                ToolSaid::Ask(why) => ask(why, one),
+                ToolSaid::Deny => deny(
+                    ErrorCode::ReadonlyDenied,
+                    "the policy lets nothing be changed, and the tool says that it changes something",
+                ),
+            }
+        }
         Operation::ReachHost { .. } => match permission {
             Permission::Readonly | Permission::Unrestricted => {
                 deny(ErrorCode::Denied, "no rule allows the host")
@@ -242,6 +281,72 @@ pub fn decide(
             ),
             _ => ask("it would run without walls", Entitled::Both),
         },
+    }
+}
+
+enum ToolSaid {
+    Allow(&'static str),
+    Ask(&'static str),
+    Deny,
+}
+
+/// Decides about a tool by what is said of it. What is not said is taken for the worse.
+const fn use_tool(
+    permission: Permission,
+    ground: Ground,
+    hints: ToolHints,
+    place: ToolPlace,
+) -> ToolSaid {
+    // Who says both is not believed.
+    let reads = matches!(hints.read_only, Some(true)) && !matches!(hints.destructive, Some(true));
+    // Behind walls the network level holds what reaches out.
+    let reaches_out =
+        matches!(place, ToolPlace::Elsewhere) && matches!(hints.open_world, Some(true));
+    match (permission, place) {
+        (Permission::Unrestricted, _) => ToolSaid::Allow("nothing is asked"),
+        (Permission::Readonly, _) => match hints.read_only {
+            Some(true) if reads && reaches_out => {
+                ToolSaid::Ask("the tool only reads, and reaches the world outside")
+            }
+            Some(true) if reads => ToolSaid::Allow("the tool only reads"),
+            Some(false) => ToolSaid::Deny,
+            Some(true) | None => ToolSaid::Ask(
+                "the policy lets nothing be changed, and the tool does not say whether it only reads",
+            ),
+        },
+        (Permission::Approval | Permission::AutoApproval, ToolPlace::Walls)
+            if matches!(ground, Ground::Apart) =>
+        {
+            ToolSaid::Allow("inside the walls nothing asks")
+        }
+        (Permission::Approval, ToolPlace::Walls) => {
+            ToolSaid::Allow("it is tried where nothing can be written; writing is asked for")
+        }
+        (Permission::AutoApproval, ToolPlace::Walls) => {
+            if matches!(hints.destructive, Some(true)) {
+                ToolSaid::Ask("the tool says that something may be lost by it")
+            } else {
+                ToolSaid::Allow("inside the walls nothing asks")
+            }
+        }
+        (Permission::Approval, ToolPlace::Elsewhere) => {
+            if reads && !reaches_out {
+                ToolSaid::Allow("the tool only reads")
+            } else {
+                ToolSaid::Ask("the policy asks before anything is changed")
+            }
+        }
+        (Permission::AutoApproval, ToolPlace::Elsewhere) => {
+            let stays =
+                matches!(hints.destructive, Some(false)) && matches!(hints.open_world, Some(false));
+            if (reads && !reaches_out) || stays {
+                ToolSaid::Allow("the tool only reads, or adds to what is its own")
+            } else {
+                ToolSaid::Ask(
+                    "the tool does not say that nothing is lost and nothing reached by it",
+                )
+            }
+        }
     }
 }
 
@@ -365,6 +470,97 @@ mod tests {
         Apart full access: deny(readonly_denied) ask(Both) ask(Both) ask(Both)
         Apart describe: allow(ro) allow allow allow
         ");
+    }
+
+    #[test]
+    fn row_77_what_is_said_of_a_tool_decides_in_each_permission() {
+        let authority = Authority::new(Actor::Protocol, BytePath::from("/w"));
+        let mut table = String::new();
+        let said = [None, Some(false), Some(true)];
+        for place in [ToolPlace::Walls, ToolPlace::Elsewhere] {
+            for read_only in said {
+                for (destructive, open_world) in [
+                    (None, None),
+                    (Some(false), Some(false)),
+                    (Some(true), Some(false)),
+                    (Some(false), Some(true)),
+                ] {
+                    let hints = ToolHints {
+                        read_only,
+                        destructive,
+                        open_world,
+                    };
+                    let name = "tool".to_owned();
+                    let operation = Operation::UseTool { name, hints, place };
+                    let word =
+                        |said: Option<bool>| said.map_or('?', |said| if said { 'y' } else { 'n' });
+                    let _ = write!(
+                        table,
+                        "{place:?} reads {} destroys {} open {}:",
+                        word(read_only),
+                        word(destructive),
+                        word(open_world)
+                    );
+                    for permission in PERMISSIONS {
+                        let said =
+                            decide(&with(permission), &authority, Ground::Checkout, &operation);
+                        assert_eq!(operation.kind(), ApprovalKind::Tool);
+                        let _ = write!(table, " {}", said.verdict.as_str());
+                    }
+                    table.push('\n');
+                }
+            }
+        }
+        insta::assert_snapshot!(table, @r"
+        Walls reads ? destroys ? open ?: ask allow allow allow
+        Walls reads ? destroys n open n: ask allow allow allow
+        Walls reads ? destroys y open n: ask allow ask allow
+        Walls reads ? destroys n open y: ask allow allow allow
+        Walls reads n destroys ? open ?: deny allow allow allow
+        Walls reads n destroys n open n: deny allow allow allow
+        Walls reads n destroys y open n: deny allow ask allow
+        Walls reads n destroys n open y: deny allow allow allow
+        Walls reads y destroys ? open ?: allow allow allow allow
+        Walls reads y destroys n open n: allow allow allow allow
+        Walls reads y destroys y open n: ask allow ask allow
+        Walls reads y destroys n open y: allow allow allow allow
+        Elsewhere reads ? destroys ? open ?: ask ask ask allow
+        Elsewhere reads ? destroys n open n: ask ask allow allow
+        Elsewhere reads ? destroys y open n: ask ask ask allow
+        Elsewhere reads ? destroys n open y: ask ask ask allow
+        Elsewhere reads n destroys ? open ?: deny ask ask allow
+        Elsewhere reads n destroys n open n: deny ask allow allow
+        Elsewhere reads n destroys y open n: deny ask ask allow
+        Elsewhere reads n destroys n open y: deny ask ask allow
+        Elsewhere reads y destroys ? open ?: allow allow allow allow
+        Elsewhere reads y destroys n open n: allow allow allow allow
+        Elsewhere reads y destroys y open n: ask ask ask allow
+        Elsewhere reads y destroys n open y: ask ask ask allow
+        ");
+    }
+
+    #[test]
+    fn a_path_that_a_policy_opens_is_read_or_changed_as_it_says() {
+        let authority = Authority::new(Actor::Protocol, BytePath::from("/w")).reaching([
+            (BytePath::from("/data"), Access::Write),
+            (BytePath::from("/data/deep"), Access::Read),
+        ]);
+        let code = |permission, path: &str, change| {
+            let path = BytePath::from(path);
+            let operation = if change {
+                Operation::ChangeFile { path }
+            } else {
+                Operation::ReadFile { path }
+            };
+            decide(&with(permission), &authority, Ground::Checkout, &operation).code
+        };
+        let open = Permission::Unrestricted;
+        assert_eq!(code(open, "/data/deep/a", false), None);
+        assert_eq!(code(open, "/data/deep/a", true), Some(ErrorCode::Denied));
+        assert_eq!(code(open, "/data/a", true), None);
+        assert_eq!(code(open, "/database", false), Some(ErrorCode::PathOutside));
+        let code = code(Permission::Readonly, "/data/deep/a", true);
+        assert_eq!(code, Some(ErrorCode::ReadonlyDenied));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub mod workspace;
 pub use background::{OutputPiece, OutputPieces, OutputReader};
 pub use control::{Control, TerminalSize};
 pub use enclosure::{Enclosure, QuietOutput};
-pub use files::{DeniedReads, FileDoor, FileGate, FileIntent, FileTerms, FileVisits};
+pub use files::{DeniedReads, FileDoor, FileGate, FileIntent, FileTerms, FileVisits, OpenedPath};
 pub use network::{AskHost, HostAnswer, HostQuestion, NetworkOptions};
 pub use output::{OutputSink, Stream};
 pub use own::{OwnDirectory, drop_own_file, keep_own_file};
@@ -57,7 +57,9 @@ pub use pool::{Pool, PoolCounts, PoolOptions};
 pub use ports::PortBase;
 pub use protect::{quarantined, restore_quarantined};
 pub use provider::memory::{Script, ScriptedCommand};
-pub use remembered::{all_remembered, forget_answer, remember_answer, remembered_answers};
+pub use remembered::{
+    all_remembered, forget_answer, is_as_authorised, remember_answer, remembered_answers,
+};
 pub use run::{CommandIo, LentTerminal, Run};
 pub use session::{Job, Session, SessionEnd, SessionKind, SessionLog, SessionRun};
 pub use settle::Settled;

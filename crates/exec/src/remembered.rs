@@ -137,6 +137,14 @@ fn change(
     )
 }
 
+/// Tells whether a path that was authorised is still what it was: a link that stands on the way by now
+/// would lead elsewhere.
+pub fn is_as_authorised(path: &BytePath) -> bool {
+    path.as_path()
+        .canonicalize()
+        .is_ok_and(|real| real == path.as_path())
+}
+
 /// Gives the hosts among what was answered for a repository and still holds.
 pub(crate) fn remembered_hosts(data_dir: &Path, repository: &BytePath) -> RememberedHosts {
     let now = Timestamp::now();

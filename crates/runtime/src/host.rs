@@ -7,6 +7,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::Problem;
 use cofferdam_core::facts::HostFacts;
 use cofferdam_core::policy::{EffectivePolicy, PolicyDocument};
+use cofferdam_core::spec::Access;
 
 use crate::approval::Permit;
 
@@ -36,6 +37,14 @@ pub struct LookRequest<'a> {
     pub data_dir: &'a std::path::Path,
     /// Where the tree really lies, when a task has one of its own in the workspace's place.
     pub tree: Option<&'a std::path::Path>,
+    /// Gives what the owner has authorised for a workspace, by its top.
+    pub authorised: &'a dyn Authorised,
+}
+
+/// Knows which paths the owner has authorised for a workspace.
+pub trait Authorised: Debug {
+    /// Gives each path with what may be done there.
+    fn paths(&self, workspace: &BytePath) -> Vec<(BytePath, Access)>;
 }
 
 /// A policy in effect and what it is laid over.

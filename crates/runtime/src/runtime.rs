@@ -258,6 +258,7 @@ impl Runtime {
             base,
             data_dir: &self.data_dir,
             tree,
+            authorised: self,
         })?;
         let ground = match tree {
             Some(_) => Ground::Apart,
@@ -282,6 +283,7 @@ impl Runtime {
             base: EffectivePolicy::built_in(),
             data_dir: &self.data_dir,
             tree: None,
+            authorised: self,
         })
     }
 

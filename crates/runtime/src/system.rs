@@ -2,12 +2,13 @@
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::policy::{Layer, LayerDocument, merge};
+use cofferdam_core::policy::{Layer, LayerDocument, PolicyDocument, merge};
+use cofferdam_core::spec::Access;
 use cofferdam_exec::host::{
     GatherRequest, PolicyFile, Surroundings, gather, policy_files, read_layer, resolve_workspace,
 };
 
-use crate::host::{HostDoor, LookRequest, PolicyRequest, Resolved};
+use crate::host::{Authorised, HostDoor, LookRequest, PolicyRequest, Resolved};
 
 /// Looks with the plane's own eyes.
 #[derive(Debug)]
@@ -22,11 +23,13 @@ impl HostDoor for SystemHost {
             base,
             data_dir,
             tree,
+            authorised,
         } = request;
         let surroundings = &self.surroundings;
         let workspace =
             resolve_workspace(surroundings, policy.workspace.as_deref(), Some(data_dir))?;
-        let layers = self.layers(policy, &workspace.root)?;
+        let mut layers = self.layers(policy, &workspace.root)?;
+        layers.extend(authorised_layer(authorised, &workspace.root));
         let effective = merge(base, &layers)?;
         let facts = gather(&GatherRequest {
             surroundings,
@@ -48,6 +51,31 @@ impl HostDoor for SystemHost {
         let found = resolve_workspace(&self.surroundings, named, Some(request.data_dir))?;
         Ok(found.root.into())
     }
+}
+
+/// Makes what the owner has authorised a part of the user's layer.
+fn authorised_layer(
+    authorised: &dyn Authorised,
+    workspace: &std::path::Path,
+) -> Option<LayerDocument> {
+    let paths = authorised.paths(&workspace.into());
+    if paths.is_empty() {
+        return None;
+    }
+    let of = |wanted: Access| {
+        let mut found = paths
+            .iter()
+            .filter(|(_, access)| *access == wanted)
+            .peekable();
+        found.peek()?;
+        Some(found.map(|(path, _)| path.clone()).collect())
+    };
+    let document = PolicyDocument {
+        read: of(Access::Read),
+        write: of(Access::Write),
+        ..PolicyDocument::default()
+    };
+    Some(LayerDocument::new(Layer::User, document))
 }
 
 impl SystemHost {

@@ -61,3 +61,6 @@ mod outbox;
 
 #[path = "main/pushing.rs"]
 mod pushing;
+
+#[path = "main/paths.rs"]
+mod paths;

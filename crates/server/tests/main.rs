@@ -18,5 +18,7 @@ mod start;
 mod streams;
 #[path = "main/terminals.rs"]
 mod terminals;
+#[path = "main/tools.rs"]
+mod tools;
 #[path = "main/views.rs"]
 mod views;

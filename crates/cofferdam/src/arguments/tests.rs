@@ -42,6 +42,7 @@ fn the_first_help_shows_where_to_start() {
       push       Hold a push of a task's own branch, or push it
       outbox     List what would leave this machine and is held, and release or refuse it
       mode       Tell or set what may be changed in a workspace from now on
+      paths      Authorise paths outside of the workspace, list and revoke them
       protected  List names that your own tools obey, release one, put back what was taken away there
       ps         List tasks, commands, sessions and terminals that run now
       stop       Stop tasks that run in another terminal

@@ -86,6 +86,9 @@ pub(crate) fn question(ask: &ApprovalAsk) -> String {
     if let Some(network) = &preview.network {
         line("network", network.as_str().to_owned());
     }
+    for path in &preview.reads {
+        line("reads", path.to_string());
+    }
     for path in &preview.writes {
         line("writes", path.to_string());
     }

@@ -26,6 +26,10 @@ pub enum ApprovalKind {
     FullAccess,
     /// A plan is to be carried out.
     Plan,
+    /// A path outside of the workspace is to be opened.
+    Path,
+    /// A tool is to be used.
+    Tool,
 }
 
 impl ApprovalKind {
@@ -37,6 +41,8 @@ impl ApprovalKind {
             Self::Host => "host",
             Self::FullAccess => "full_access",
             Self::Plan => "plan",
+            Self::Path => "path",
+            Self::Tool => "tool",
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ask::ApprovalAnswer;
 use crate::bytes::BytePath;
 use crate::id::{ApprovalId, RuleId};
-use crate::spec::Digest;
+use crate::spec::{Access, Digest};
 
 /// For how long an answer holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -55,6 +55,13 @@ pub enum RememberedWhat {
         /// Its path, as commands see it.
         path: BytePath,
     },
+    /// A path outside of the workspace, with everything below it.
+    Path {
+        /// Where it really is.
+        path: BytePath,
+        /// What may be done there.
+        access: Access,
+    },
 }
 
 impl RememberedWhat {
@@ -68,6 +75,17 @@ impl RememberedWhat {
             Self::Host { rule } => format!("network_{word} = [{}]", quoted(rule)),
             Self::Command { command, .. } => format!("{word} command = {}", quoted(command)),
             Self::File { path } => format!("{word} change of = {}", quoted(&path.to_string())),
+            Self::Path { path, access } => {
+                let field = match access {
+                    Access::Read => "read",
+                    Access::Write => "write",
+                };
+                let path = quoted(&path.to_string());
+                match answer {
+                    ApprovalAnswer::Approve => format!("{field} = [{path}]"),
+                    ApprovalAnswer::Reject => format!("deny {field} = [{path}]"),
+                }
+            }
         }
     }
 }

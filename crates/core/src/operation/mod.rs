@@ -7,6 +7,7 @@ mod environment;
 mod files;
 mod mode;
 mod outbox;
+mod paths;
 mod protected;
 mod request;
 mod search;
@@ -39,6 +40,9 @@ pub use mode::{GetMode, Mode, ModeView, SetMode, SubmitPlan};
 pub use outbox::{
     GetHeld, HeldAnswer, ListOutbox, OutboxAnswer, OutboxPage, Push, PushProposed, RefuseHeld,
     ReleaseHeld,
+};
+pub use paths::{
+    AuthorisePath, AuthorisedPath, AuthorisedPathPage, ListAuthorisedPaths, RequestPath, RevokePath,
 };
 pub use protected::{
     ListProtected, ListQuarantine, ProtectedBy, ProtectedLine, ProtectedPage, ProtectedReleased,

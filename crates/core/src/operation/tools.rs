@@ -12,7 +12,7 @@ use crate::decide::Verdict;
 use crate::error::Problem;
 use crate::plan::Clamp;
 use crate::spec::{Access, Network, ProviderKind};
-use crate::tool::{Tool, fill_tool};
+use crate::tool::{Tool, ToolHints, fill_tool};
 
 /// A command line that is only looked at: text for a shell in `command`, or words in `argv`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -104,6 +104,9 @@ pub struct ToolView {
     /// The JSON Schema of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
+    /// What is said of it.
+    #[serde(default, skip_serializing_if = "ToolHints::is_unsaid")]
+    pub hints: ToolHints,
     /// Its file, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,

@@ -4,6 +4,7 @@
 //! and gives an [`EffectivePolicy`], in which every value knows its layer. Reading files is not done
 //! here: [`read_policy`] takes text.
 
+mod authorise;
 mod check;
 mod document;
 mod effective;
@@ -17,6 +18,7 @@ mod read;
 mod reviewer;
 mod store;
 
+pub use authorise::{WantedPath, check_authorisation};
 pub use check::check_document;
 pub(crate) use check::has_pattern;
 pub use document::{

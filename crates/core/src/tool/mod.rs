@@ -37,6 +37,32 @@ pub struct Tool {
     /// Seconds until it is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
+    /// What is said of it, for whether somebody is asked before it runs.
+    #[serde(default, skip_serializing_if = "ToolHints::is_unsaid")]
+    pub hints: ToolHints,
+}
+
+/// What is said of a tool, in the words of the Model Context Protocol. It is a claim, worth what its
+/// author's word is; what is not said is taken for the worse.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolHints {
+    /// Nothing is changed by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// Something may be lost by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// It reaches the world outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_world: Option<bool>,
+}
+
+impl ToolHints {
+    /// Tells whether nothing is said.
+    pub const fn is_unsaid(&self) -> bool {
+        self.read_only.is_none() && self.destructive.is_none() && self.open_world.is_none()
+    }
 }
 
 /// What a tool takes under one name.

@@ -76,6 +76,12 @@ fn check(tool: &Tool) -> Result<(), Problem> {
             "a number of seconds above zero is taken",
         ));
     }
+    if tool.hints.read_only == Some(true) && tool.hints.destructive == Some(true) {
+        return Err(invalid(
+            "hints",
+            "what only reads destroys nothing: say one of them",
+        ));
+    }
     match tool.argv.first().map(|program| pieces(program)) {
         Some(Some(pieces)) if matches!(pieces.as_slice(), [Piece::Text(_)]) => {}
         _ => {

@@ -41,6 +41,9 @@ impl FileDoor<'_> {
         let mut contents = Vec::with_capacity(asked.len());
         while contents.len() < asked.len() {
             let left = &asked[contents.len()..];
+            // One worker is asked at a time, and each has its root.
+            let same = left.iter().take_while(|at| at.root() == left[0].root());
+            let left = &left[..same.count()];
             let paths = left.iter().map(|at| at.relative().to_vec()).collect();
             let question = FileRequest::ReadMany { paths, most: SMALL };
             match self.ask(left[0], &question)?.0 {

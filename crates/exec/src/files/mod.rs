@@ -68,9 +68,31 @@ pub struct FileTerms {
     pub bounds: FileBounds,
     /// What may not be read, nor changed, whether walls hide it or not.
     pub denied: DeniedReads,
+    /// What is open besides the workspace, as commands see it; the walls say what may be done there.
+    pub opened: Vec<OpenedPath>,
     /// Which files were read through this door: with it a file has to be read before it is
     /// overwritten or edited; without it that is not asked for.
     pub visits: Option<Arc<FileVisits>>,
+}
+
+/// A path outside of the workspace that a policy opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedPath {
+    /// Where it stands.
+    pub path: BytePath,
+    /// Whether it is a folder, with everything below it.
+    pub is_folder: bool,
+}
+
+impl OpenedPath {
+    /// Gives the root of a worker from which a path is reached, where it lies here.
+    fn root_of(&self, path: &BytePath) -> Option<BytePath> {
+        if self.is_folder {
+            path.is_within(&self.path).then(|| self.path.clone())
+        } else {
+            self.path.parent().filter(|_| *path == self.path)
+        }
+    }
 }
 
 impl Enclosure {

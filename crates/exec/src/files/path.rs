@@ -96,11 +96,28 @@ impl FileDoor<'_> {
 
     /// Reads a path as it is named: relative to the workspace, or within it.
     pub(super) fn locate(&self, path: &BytePath) -> Result<Located, Problem> {
-        let root = &self.spec().workspace;
-        let relative = if path.is_absolute() {
-            path.below(root).ok_or_else(|| outside(path))?
-        } else {
+        let mut root = &self.spec().workspace;
+        let other;
+        let tidied;
+        let relative = if !path.is_absolute() {
             path.as_bytes()
+        } else if let Some(below) = path.below(root) {
+            below
+        } else {
+            // The deepest of those around it: of nested ones that is what holds.
+            tidied = tidy(path.as_bytes())
+                .map(|below| BytePath::from("/").join(&below))
+                .ok_or_else(|| outside(path))?;
+            let around = self
+                .terms
+                .opened
+                .iter()
+                .filter_map(|one| one.root_of(&tidied));
+            other = around
+                .max_by_key(BytePath::depth)
+                .ok_or_else(|| outside(path))?;
+            root = &other;
+            tidied.below(root).ok_or_else(|| outside(path))?
         };
         if relative.contains(&0) {
             let message = "a path cannot hold a null byte";
@@ -144,7 +161,11 @@ impl FileDoor<'_> {
 
     /// Gives the path on the host.
     pub(super) fn on_host(&self, at: &Located) -> BytePath {
-        let source = &self.spec().workspace_source;
+        let source = if *at.root() == self.spec().workspace {
+            &self.spec().workspace_source
+        } else {
+            at.root()
+        };
         if at.relative().is_empty() {
             source.clone()
         } else {
@@ -232,7 +253,11 @@ pub(super) fn validate(
     let place = PathVerdict {
         path: request.path.clone(),
         allowed: true,
-        rule: format!("within the workspace {}", door.spec().workspace),
+        rule: if *real.at.root() == door.spec().workspace {
+            format!("within the workspace {}", door.spec().workspace)
+        } else {
+            format!("opened by the policy: {}", real.at.root())
+        },
         real_path: Some(real.at.absolute()),
         relative_path: Some(BytePath::from_bytes(real.at.relative())),
         kind: real.metadata.map(|metadata| entry_kind(metadata.kind)),

@@ -117,6 +117,12 @@ impl FileDoor<'_> {
         to: &Located,
         changes: &mut Vec<PathChange>,
     ) -> Result<(), Problem> {
+        if from.root() != to.root() {
+            let message = format!("{} and {} lie under two roots", from.shown(), to.shown());
+            return Err(Problem::new(ErrorCode::InvalidRequest, message)
+                .with_field("new_path")
+                .with_hint("write it there, and delete it here"));
+        }
         let request = FileRequest::Rename {
             from: from.relative().to_vec(),
             to: to.relative().to_vec(),

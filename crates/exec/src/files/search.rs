@@ -35,6 +35,13 @@ impl FileDoor<'_> {
     /// `invalid_request` naming the field; `file_missing`, `path_outside`, `denied`; `file_timeout`.
     pub fn search(&self, request: &SearchFiles) -> Result<FilesSearched, Problem> {
         let at = self.locate(&request.path)?;
+        if *at.root() != self.standing.spec().workspace {
+            let message = format!(
+                "{} lies outside the workspace, where no search goes",
+                request.path
+            );
+            return Err(Problem::new(ErrorCode::PathOutside, message).with_field("path"));
+        }
         let order = order(&at, request)?;
         self.may_read(&at)?;
         let report = match self.standing.spec().provider {

@@ -6,8 +6,10 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use cofferdam_core::bytes::BytePath;
+use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::facts::{PathFact, PathKind};
-use cofferdam_core::policy::EffectivePolicy;
+use cofferdam_core::policy::{EffectivePolicy, WantedPath};
+use cofferdam_core::spec::Access;
 use globset::{GlobBuilder, GlobMatcher};
 
 /// Most directories that are looked through for a pattern.
@@ -105,6 +107,54 @@ fn look(written: &BytePath, path: &Path) -> PathFact {
         real,
         kind,
     }
+}
+
+/// Most entries of a directory that are looked at for repositories.
+const ENTRIES: usize = 1_000;
+
+/// Looks at a path that is to be authorised: where it really is, what stands there, and which git
+/// directories stand at it and right below it.
+///
+/// # Errors
+///
+/// `invalid_request` for a path that is neither absolute nor from `~/`; `file_missing`.
+pub fn wanted_path(
+    written: &BytePath,
+    access: Access,
+    home: &BytePath,
+) -> Result<WantedPath, Problem> {
+    let bytes = written.as_bytes();
+    let path = match bytes.strip_prefix(b"~/") {
+        Some(rest) => home.as_path().join(OsStr::from_bytes(rest)),
+        None if bytes == b"~" => home.as_path().to_owned(),
+        None => written.as_path().to_owned(),
+    };
+    if !path.is_absolute() || bytes.contains(&0) {
+        let message = format!("{written} is neither absolute nor from ~/");
+        return Err(Problem::new(ErrorCode::InvalidRequest, message).with_field("path"));
+    }
+    let real = path.canonicalize().map_err(|error| {
+        let message = format!("{written} cannot be looked at: {error}");
+        Problem::new(ErrorCode::FileMissing, message).with_field("path")
+    })?;
+    let fact = look(written, &real);
+    let mut repositories = Vec::new();
+    if fact.kind == PathKind::Directory {
+        let below = std::fs::read_dir(&real).into_iter().flatten().flatten();
+        let tops = below.take(ENTRIES).map(|entry| entry.path());
+        repositories = std::iter::once(real.clone())
+            .chain(tops)
+            .map(|top| top.join(".git"))
+            .filter(|git| std::fs::symlink_metadata(git).is_ok())
+            .map(BytePath::from)
+            .collect();
+    }
+    Ok(WantedPath {
+        real: BytePath::from(real),
+        kind: fact.kind,
+        access,
+        repositories,
+    })
 }
 
 /// Reads a pattern of a policy, which is held against paths below the top of a tree; `None` for a

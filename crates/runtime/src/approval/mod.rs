@@ -172,6 +172,10 @@ impl Runtime {
         };
         let remember = match operation {
             Operation::ChangeFile { path } => Some(RememberedWhat::File { path: path.clone() }),
+            Operation::UseTool { .. } => Some(RememberedWhat::Command {
+                command: preview.command.clone().unwrap_or_default(),
+                digest: cofferdam_core::spec::Digest::of(request),
+            }),
             _ => None,
         };
         let permit = self.ask(

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cofferdam_core::approval::{
     Approval, ApprovalAnswer, ApprovalState, Entitled, Remember, RememberedAnswer, recall,
 };
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Subject, event_type};
 use cofferdam_core::id::{RuleId, TaskId};
@@ -24,6 +25,22 @@ use crate::scribe::{Line, to_value};
 pub(crate) struct TaskAnswers(Mutex<Vec<(TaskId, RememberedAnswer)>>);
 
 impl TaskAnswers {
+    /// Gives what was answered for one task in a repository.
+    pub(crate) fn of(&self, task: &TaskId, root: &BytePath) -> Vec<RememberedAnswer> {
+        self.lock()
+            .iter()
+            .filter(|(of, one)| of == task && one.repository == *root)
+            .map(|(_, one)| one.clone())
+            .collect()
+    }
+
+    /// Keeps an answer for a task; one about the same gives way.
+    pub(crate) fn hold(&self, task: TaskId, answer: RememberedAnswer) {
+        let mut answers = self.lock();
+        answers.retain(|(of, one)| *of != task || one.what != answer.what);
+        answers.push((task, answer));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<(TaskId, RememberedAnswer)>> {
         // Whole after every statement that changes it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -127,9 +144,7 @@ impl Runtime {
             return remember_answer(self.data_dir(), remembered);
         }
         let task = binding.task.clone().unwrap_or_else(|| self.plane.work());
-        let mut answers = self.task_answers.lock();
-        answers.retain(|(of, one)| *of != task || one.what != remembered.what);
-        answers.push((task, remembered));
+        self.task_answers.hold(task, remembered);
         Ok(())
     }
 

@@ -47,7 +47,7 @@ impl FileGate for Gate<'_> {
         self.runtime
             .permit_operation(OperationQuestion {
                 policy: &self.known.resolved.policy,
-                authority: &self.who.authority,
+                authority: &super::reaching(self.who, self.known),
                 ground: Ground::Checkout,
                 operation: &Operation::ChangeFile { path: path.clone() },
                 request: exact.to_string().as_bytes(),

@@ -351,6 +351,7 @@ impl Runtime {
             .get_or_init(|| FilePlan::of(&open.spec, &open.resolved));
         let terms = FileTerms {
             denied: plan.denied.clone(),
+            opened: plan.opened.clone(),
             visits: (!is_owner).then(|| Arc::clone(&self.files.visits)),
             ..FileTerms::default()
         };
@@ -383,7 +384,7 @@ impl Runtime {
             };
             let decision = decide::decide(
                 &known.resolved.policy,
-                &who.authority,
+                &reaching(who, known),
                 Ground::Checkout,
                 &operation,
             );
@@ -401,6 +402,13 @@ impl Runtime {
         }
         Ok(asks)
     }
+}
+
+/// Gives the authority of a request with what the policy opens besides the workspace.
+fn reaching(who: &FileRequest, known: &Known) -> Authority {
+    let opened = place::opened(&known.spec, &known.resolved);
+    let places = opened.map(|(fact, access)| (fact.path.clone(), access));
+    who.authority.clone().reaching(places)
 }
 
 /// Tells whether a failure is a refusal and no mishap.

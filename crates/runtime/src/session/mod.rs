@@ -170,11 +170,15 @@ impl Runtime {
 
     pub(crate) fn policy_stamp(&self, policy: &PolicyRequest) -> Stamp {
         // Servers name their workspace, and only they ask whether something has changed.
-        let mode = policy
-            .workspace
-            .as_deref()
-            .map(|workspace| self.mode_path(&workspace.into()));
-        Stamp::take(&self.surroundings, policy, mode)
+        let workspace: Option<BytePath> = policy.workspace.as_deref().map(Into::into);
+        let mode = workspace.as_ref().map(|one| self.mode_path(one));
+        let authorised = workspace.as_ref().map(|one| self.paths_in_effect(one));
+        Stamp::take(
+            &self.surroundings,
+            policy,
+            mode,
+            authorised.unwrap_or_default(),
+        )
     }
 
     /// Runs one command in a session, to its end.

@@ -3,13 +3,15 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use cofferdam_core::bytes::BytePath;
+use cofferdam_core::spec::Access;
 use cofferdam_exec::host::{self, Surroundings};
 
 use crate::host::PolicyRequest;
 
 /// What the files of a policy looked like. Telling it costs a few system calls, reading them much more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stamp(Vec<(PathBuf, Option<Look>)>);
+pub(crate) struct Stamp(Vec<(PathBuf, Option<Look>)>, Vec<(BytePath, Access)>);
 
 /// Device, inode, size, and time of the last change in seconds and nanoseconds.
 type Look = (u64, u64, u64, i64, i64);
@@ -19,6 +21,7 @@ impl Stamp {
         surroundings: &Surroundings,
         policy: &PolicyRequest,
         mode: Option<PathBuf>,
+        authorised: Vec<(BytePath, Access)>,
     ) -> Self {
         let mut paths: Vec<PathBuf> = host::policy_files(surroundings, policy.workspace.as_deref())
             .into_iter()
@@ -47,6 +50,7 @@ impl Stamp {
                     (path, look)
                 })
                 .collect(),
+            authorised,
         )
     }
 }

@@ -2,5 +2,6 @@
 
 mod check;
 mod own;
+mod permit;
 
 pub use own::{ToolEntry, Tools};

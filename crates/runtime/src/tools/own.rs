@@ -153,6 +153,7 @@ impl Tools {
                 description: tool.map(|one| one.description.clone()).unwrap_or_default(),
                 argv: tool.map(|one| one.argv.clone()).unwrap_or_default(),
                 arguments: tool.map(Tool::argument_schema),
+                hints: tool.map(|one| one.hints).unwrap_or_default(),
                 file: entry.file.as_ref().map(|path| path.display().to_string()),
                 problem: entry.tool.as_ref().err().cloned().or(proposal),
             }

@@ -145,6 +145,7 @@ fn message(ask: &ApprovalAsk) -> String {
     if let Some(network) = &preview.network {
         lines.push(format!("Network: {}", network.as_str()));
     }
+    lines.extend(preview.reads.iter().map(|path| format!("Reads: {path}")));
     lines.extend(preview.writes.iter().map(|path| format!("Writes: {path}")));
     lines.extend(preview.hosts.iter().map(|host| format!("Host: {host}")));
     if let Some(bytes) = preview.bytes {

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub use answer::text as result_text;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::operation::DescribeEnvironment;
+use cofferdam_core::tool::ToolHints;
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -178,7 +179,7 @@ fn own_tools(calls: &Calls) -> Vec<Tool> {
             object(one.argument_schema()),
         )
         .with_raw_output_schema(Arc::clone(&result))
-        .with_annotations(annotations(run, &one.name))
+        .with_annotations(hinted(annotations(run, &one.name), one.hints))
     };
     context.tools().runnable().map(own).collect()
 }
@@ -384,6 +385,20 @@ fn annotations(operation: &Operation, title: &str) -> ToolAnnotations {
         Some(told.destructive),
         Some(told.idempotent),
         Some(told.open_world),
+    )
+}
+
+/// Says of a tool what its author says.
+fn hinted(told: ToolAnnotations, hints: ToolHints) -> ToolAnnotations {
+    ToolAnnotations::from_raw(
+        told.title,
+        hints.read_only.or(told.read_only_hint),
+        hints
+            .destructive
+            .or_else(|| (hints.read_only == Some(true)).then_some(false))
+            .or(told.destructive_hint),
+        told.idempotent_hint,
+        hints.open_world.or(told.open_world_hint),
     )
 }
 

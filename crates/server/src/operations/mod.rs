@@ -15,6 +15,7 @@ mod files;
 mod mode;
 mod outbox;
 mod page;
+mod paths;
 mod protected;
 mod run;
 mod session;
@@ -43,6 +44,7 @@ impl OperationTable {
             outbox::operations(),
             mode::operations(),
             protected::operations(),
+            paths::operations(),
         ];
         // What these open outlives the call that opened it.
         let of_server = [session::operations(), terminal::operations()];

@@ -39,7 +39,8 @@ pub(super) fn operations() -> Vec<Operation> {
             "Puts the arguments into the tool's command and runs it as run_command would, with its policy, \
          rules and limits. Each argument becomes one word, or a part of one, unchanged; no shell reads \
          it. An argument that is wrong or missing is refused before anything starts, with its name in \
-         `field`. The result is that of run_command.",
+         `field`. Where the permission holds changes back, what the tool says of itself decides \
+         whether the owner is asked first. The result is that of run_command.",
             Scope::Execute,
             Annotations::RUNS,
             tool_run,
@@ -56,6 +57,8 @@ fn tool_run(context: &OperationContext, request: ToolRun) -> Result<CommandOutco
     context.check_workspace(request.workspace.as_deref())?;
     let tools = context.tools();
     let tool = tools.find(&request.name)?;
+    let who = context.files();
+    context.runtime().permit_tool(&who, tool, &request)?;
     carry_out(context, request.into_command(tool)?)
 }
 

@@ -105,6 +105,14 @@ fn rows() -> Vec<(&'static str, Does, Value)> {
         ("protected_list", Nothing, json!({})),
         ("protected_release", Nothing, json!({"path": ".envrc"})),
         ("quarantine_list", Nothing, json!({})),
+        ("path_authorise", Nothing, json!({"path": "/none"})),
+        ("path_authorised", Nothing, json!({})),
+        (
+            "path_request",
+            Nothing,
+            json!({"path": "/none", "reason": "to see"}),
+        ),
+        ("path_revoke", Nothing, json!({"rule_id": "rule_none"})),
         (
             "quarantine_restore",
             Nothing,
