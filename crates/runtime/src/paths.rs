@@ -153,13 +153,12 @@ impl Runtime {
         self.ask(question, &who.control)?;
         let held = self.path_answers(&root);
         let found = held.into_iter().find(|one| one.what == what);
-        let answer = match found {
-            Some(found) => found,
-            None => {
-                let answer = self.new_path_answer(&root, what, Timestamp::MAX);
-                self.hold_path(answer.clone(), &subject)?;
-                answer
-            }
+        let answer = if let Some(found) = found {
+            found
+        } else {
+            let answer = self.new_path_answer(&root, what, Timestamp::MAX);
+            self.hold_path(answer.clone(), &subject)?;
+            answer
         };
         Ok(shown(&answer, read_only_below))
     }

@@ -20,9 +20,9 @@ use crate::support::{Desk, events, has_walls, provider, run};
 
 /// A directory beside the workspace, with a file in it.
 fn outside(desk: &Desk, name: &str) -> PathBuf {
-    let path = desk.home.parent().unwrap().join(name);
-    std::fs::create_dir_all(&path).unwrap();
-    std::fs::write(path.join("file"), "there\n").unwrap();
+    let path = desk.home.parent().expect("a desk").join(name);
+    std::fs::create_dir_all(&path).expect("a directory");
+    std::fs::write(path.join("file"), "there\n").expect("a file");
     path
 }
 
@@ -40,7 +40,9 @@ fn authorise(runtime: &Runtime, path: &Path, access: Access) -> Result<Authorise
 }
 
 fn refusal(runtime: &Runtime, path: &Path, access: Access) -> ErrorCode {
-    authorise(runtime, path, access).unwrap_err().code
+    authorise(runtime, path, access)
+        .expect_err("it is refused")
+        .code
 }
 
 fn who(desk: &Desk, policy: PolicyRequest) -> FileRequest {
@@ -57,7 +59,7 @@ fn who(desk: &Desk, policy: PolicyRequest) -> FileRequest {
 
 fn read(runtime: &Runtime, who: &FileRequest, path: &Path) -> Result<String, ErrorCode> {
     let read = runtime.read_file(who, &ReadFile::whole(path));
-    read.map(|one| one.content.unwrap())
+    read.map(|one| one.content.expect("text"))
         .map_err(|problem| problem.code)
 }
 
@@ -276,7 +278,7 @@ impl AskOwner for Says {
     }
 
     fn ask(&self, ask: &ApprovalAsk, _is_open: &dyn Fn() -> bool) -> Option<OwnerAnswer> {
-        self.2.lock().unwrap().push(ask.clone());
+        self.2.lock().expect("whole").push(ask.clone());
         Some(OwnerAnswer {
             answer: self.0,
             remember: self.1,

@@ -92,6 +92,7 @@ impl Bench {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "a test that cannot run says so")]
 fn has_walls() -> bool {
     let found = Path::new("/usr/bin/bwrap").exists();
     if !found {
