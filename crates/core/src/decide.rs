@@ -74,7 +74,7 @@ impl Operation {
     /// Digests the exact request: an answer to a question is bound to it.
     pub fn digest(&self) -> Digest {
         let text = serde_json::to_string(self).expect("an operation holds no map with odd keys");
-        Digest::of(text.as_bytes())
+        Digest::sha256(text.as_bytes())
     }
 
     /// Tells what a question about it is about.

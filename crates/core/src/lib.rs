@@ -21,6 +21,7 @@ pub mod authority;
 pub mod bytes;
 pub mod commands;
 pub mod decide;
+mod digest;
 pub mod error;
 pub mod event;
 pub mod exit;

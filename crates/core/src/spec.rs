@@ -6,9 +6,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::bytes::BytePath;
+pub use crate::digest::{Digest, DigestSum, EitherSum};
 use crate::ports::PortPlan;
 
 /// Names what puts the walls up.
@@ -466,62 +466,6 @@ pub struct EnclosureSpec {
     pub gaps: Vec<Gap>,
 }
 
-/// A SHA-256 in hexadecimal, with what it covers said by its owner.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-pub struct Digest(pub String);
-
-impl Digest {
-    /// Digests bytes.
-    pub fn of(bytes: &[u8]) -> Self {
-        let mut sum = DigestSum::default();
-        sum.add(bytes);
-        sum.digest()
-    }
-
-    /// Lends the hexadecimal text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// A [`Digest`] over bytes that come little by little.
-#[derive(Debug, Clone, Default)]
-pub struct DigestSum {
-    sum: Sha256,
-    bytes: u64,
-}
-
-impl DigestSum {
-    /// Takes the bytes that come next.
-    pub fn add(&mut self, bytes: &[u8]) {
-        self.sum.update(bytes);
-        self.bytes += bytes.len() as u64;
-    }
-
-    /// Counts the bytes so far.
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Gives the digest of all of them.
-    pub fn digest(self) -> Digest {
-        use std::fmt::Write as _;
-        let mut text = String::with_capacity(64);
-        for byte in self.sum.finalize() {
-            let _ = write!(text, "{byte:02x}");
-        }
-        Digest(text)
-    }
-}
-
-impl std::fmt::Display for Digest {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
 impl EnclosureSpec {
     /// Gives the same place with another scratch directory, wherever that is named.
     pub fn relocated(&self, scratch: &BytePath) -> Self {
@@ -549,7 +493,7 @@ impl EnclosureSpec {
         } else {
             text.replace(inner, "{scratch}")
         };
-        Digest::of(text.as_bytes())
+        Digest::sha256(text.as_bytes())
     }
 }
 

@@ -17,6 +17,7 @@ use cofferdam_sandbox::ControlTrees;
 use serde_json::Value;
 
 use crate::enclosure::Enclosure;
+use crate::files::DigestMemo;
 use crate::network::{NetworkOptions, NetworkState};
 use crate::ports::{Lookouts, PortHook};
 use crate::provider;
@@ -63,6 +64,7 @@ struct Inner {
     port_hook: OnceLock<PortHook>,
     network: NetworkState,
     lookouts: Lookouts,
+    digests: DigestMemo,
     control_trees: OnceLock<ControlTrees>,
 }
 
@@ -150,6 +152,7 @@ impl Plane {
             port_hook: OnceLock::new(),
             network: NetworkState::default(),
             lookouts: Lookouts::default(),
+            digests: DigestMemo::default(),
             control_trees: OnceLock::new(),
         })))
     }
@@ -205,6 +208,11 @@ impl Plane {
     /// Gives who looks at what listens inside.
     pub(crate) fn lookouts(&self) -> &Lookouts {
         &self.0.lookouts
+    }
+
+    /// Gives the digests of files that were read.
+    pub(crate) fn digests(&self) -> &DigestMemo {
+        &self.0.digests
     }
 
     pub(crate) fn network(&self) -> &NetworkState {

@@ -39,7 +39,7 @@ fn directory(data_dir: &Path) -> PathBuf {
 }
 
 fn path(data_dir: &Path, repository: &BytePath) -> PathBuf {
-    let digest = Digest::of(repository.as_bytes());
+    let digest = Digest::sha256(repository.as_bytes());
     directory(data_dir).join(format!("{}.json", &digest.as_str()[..32]))
 }
 

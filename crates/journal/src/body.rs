@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// SHA-256 as bytes.
+/// What chains an event to the one before: a SHA-256, as bytes.
 pub(crate) type Hash = [u8; 32];
 
 /// An event, serialised but for what only the moment of appending can say.
@@ -106,7 +106,7 @@ impl Prepared {
     }
 }
 
-/// Gathers what the data names in the content store: `content` and `digest` keys with a SHA-256.
+/// Gathers what the data names in the content store: `content` and `digest` keys with a digest.
 pub(crate) fn collect_digests(data: &Value, into: &mut Vec<String>) {
     match data {
         Value::Object(fields) => {

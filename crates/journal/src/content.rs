@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cofferdam_core::spec::DigestSum;
+use cofferdam_core::spec::{DigestSum, EitherSum};
 
 use crate::error::JournalError;
 use crate::journal::{ContentReference, ContentSink};
@@ -30,29 +30,35 @@ impl ContentStore {
             .join(digest)
     }
 
-    pub(crate) fn sink(&self) -> Result<FileSink, JournalError> {
+    fn begin(&self) -> Result<Unfinished, JournalError> {
         platform::create_private_directory(&self.directory)
             .map_err(|source| JournalError::from_io("create", &self.directory, source))?;
-        let (file, unfinished) = platform::create_unnamed(&self.directory)
+        let (file, name) = platform::create_unnamed(&self.directory)
             .map_err(|source| JournalError::from_io("create a file in", &self.directory, source))?;
+        Ok(Unfinished { file, name })
+    }
+
+    pub(crate) fn sink(&self) -> Result<FileSink, JournalError> {
         Ok(FileSink {
             store: self.clone(),
-            file,
-            unfinished,
+            unfinished: self.begin()?,
             sum: DigestSum::default(),
         })
     }
 
-    /// Keeps a whole body; nothing is written when it is there already.
+    /// Keeps a whole body under its digest, which is believed; nothing is written where it is there
+    /// already.
     pub(crate) fn put(&self, digest: &str, bytes: &[u8]) -> Result<(), JournalError> {
         let path = self.path(digest);
         if fs::metadata(&path).is_ok_and(|there| there.len() == bytes.len() as u64) {
             return Ok(());
         }
-        let mut sink = self.sink()?;
-        sink.write_all(bytes)
+        let mut unfinished = self.begin()?;
+        unfinished
+            .file
+            .write_all(bytes)
             .map_err(|source| JournalError::from_io("write", &path, source))?;
-        Box::new(sink).finish().map(|_| ())
+        unfinished.finish(&path)
     }
 
     /// Keeps a whole file: takes the file itself where it lies on the same file system, else its
@@ -123,8 +129,9 @@ impl ContentStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        let sum = sum_of(&mut file).map_err(failed)?;
-        Ok(Some(sum.digest().as_str() == digest))
+        let mut sum = EitherSum::default();
+        each_piece(&mut file, |piece| sum.add(piece)).map_err(failed)?;
+        Ok(Some(sum.is(digest)))
     }
 
     pub(crate) fn remove(&self, digest: &str) -> bool {
@@ -156,13 +163,19 @@ impl ContentStore {
 
 /// Reads a whole file and adds it up.
 fn sum_of(file: &mut File) -> io::Result<DigestSum> {
-    file.rewind()?;
     let mut sum = DigestSum::default();
+    each_piece(file, |piece| sum.add(piece))?;
+    Ok(sum)
+}
+
+/// Reads a whole file piece by piece.
+fn each_piece(file: &mut File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    file.rewind()?;
     let mut buffer = vec![0; 256 * 1024];
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Ok(sum),
-            Ok(read) => sum.add(&buffer[..read]),
+            Ok(0) => return Ok(()),
+            Ok(read) => take(&buffer[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -177,57 +190,76 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
+/// A file of the store that has not its name yet; dropped, it leaves nothing.
 #[derive(Debug)]
-pub(crate) struct FileSink {
-    store: ContentStore,
+struct Unfinished {
     file: File,
-    /// The name under which the file stands until it is finished, where it cannot be without one.
-    unfinished: Option<PathBuf>,
-    sum: DigestSum,
+    /// The name under which it stands until then, where it cannot be without one.
+    name: Option<PathBuf>,
 }
 
-impl Write for FileSink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.sum.add(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl ContentSink for FileSink {
-    fn finish(mut self: Box<Self>) -> Result<ContentReference, JournalError> {
-        let sum = std::mem::take(&mut self.sum);
-        let bytes = sum.bytes();
-        let content = sum.digest();
-        let path = self.store.path(content.as_str());
+impl Unfinished {
+    /// Gives it its name, unless the same content has it already.
+    fn finish(self, path: &Path) -> Result<(), JournalError> {
         let kept = path
             .parent()
             .map_or(Ok(()), platform::create_private_directory)
-            .and_then(|()| platform::give_name(&self.file, self.unfinished.as_deref(), &path));
+            .and_then(|()| platform::give_name(&self.file, self.name.as_deref(), path));
         match kept {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(JournalError::from_io("write", &path, error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(JournalError::from_io("write", path, error))
+            }
+            _ => Ok(()),
         }
-        Ok(ContentReference { content, bytes })
     }
 }
 
-impl Drop for FileSink {
+impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(path) = self.unfinished.take() {
-            // Renamed away when it was finished; else it goes now.
+        if let Some(path) = self.name.take() {
+            // It has its other name when it was finished; else it goes now.
             let _ = fs::remove_file(path);
         }
     }
 }
 
+#[derive(Debug)]
+pub(crate) struct FileSink {
+    store: ContentStore,
+    unfinished: Unfinished,
+    sum: DigestSum,
+}
+
+impl Write for FileSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.unfinished.file.write(bytes)?;
+        self.sum.add(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.unfinished.file.flush()
+    }
+}
+
+impl ContentSink for FileSink {
+    fn finish(self: Box<Self>) -> Result<ContentReference, JournalError> {
+        let Self {
+            store,
+            unfinished,
+            sum,
+        } = *self;
+        let bytes = sum.bytes();
+        let content = sum.digest();
+        unfinished.finish(&store.path(content.as_str()))?;
+        Ok(ContentReference { content, bytes })
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use cofferdam_core::spec::Digest;
+
     use super::*;
 
     /// Makes a file of the store's own kind, and the sum of other bytes of a given length.
@@ -246,6 +278,18 @@ mod tests {
         let read = store.read(kept.content.as_str(), 0, 100).expect("readable");
         assert_eq!(read.as_deref(), Some(bytes));
         kept.content.0
+    }
+
+    #[test]
+    fn content_of_an_older_version_holds_and_changed_content_does_not() {
+        let place = tempfile::tempdir().expect("a directory");
+        let store = ContentStore::new(place.path().join("content"));
+        for digest in [Digest::of(b"text"), Digest::sha256(b"text")] {
+            store.put(digest.as_str(), b"text").expect("kept");
+            assert_eq!(store.check(digest.as_str()).expect("read"), Some(true));
+            fs::write(store.path(digest.as_str()), "test").expect("written");
+            assert_eq!(store.check(digest.as_str()).expect("read"), Some(false));
+        }
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Lines {
                 .and_then(|rest| rest.strip_suffix(b"}"))
                 .ok_or("it is no body of the content store")?;
             let named = std::str::from_utf8(digest).map_err(|_| "its digest is none")?;
-            if cofferdam_core::spec::Digest::of(bytes).as_str() != named {
+            if !cofferdam_core::spec::Digest(named.to_owned()).is_of(bytes) {
                 return Err("the body is not what its digest says");
             }
             self.contents.insert(named.to_owned(), bytes.to_owned());

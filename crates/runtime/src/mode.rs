@@ -191,7 +191,7 @@ impl Runtime {
 
     /// Names the file that has the mode of a workspace.
     pub(crate) fn mode_path(&self, workspace: &BytePath) -> PathBuf {
-        let digest = Digest::of(workspace.as_bytes());
+        let digest = Digest::sha256(workspace.as_bytes());
         self.data_dir()
             .join("modes")
             .join(format!("{}.json", &digest.as_str()[..32]))

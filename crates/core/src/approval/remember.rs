@@ -145,7 +145,7 @@ mod tests {
     fn command(text: &str) -> RememberedWhat {
         RememberedWhat::Command {
             command: text.to_owned(),
-            digest: Digest::of(text.as_bytes()),
+            digest: Digest::sha256(text.as_bytes()),
         }
     }
 

@@ -18,7 +18,7 @@ fn binding() -> Binding {
         task: Some(TaskId::new(1, [1; 10])),
         call: Some(OperationId::new(1, [2; 10])),
         root: BytePath::from("/w"),
-        digest: Digest::of(b"the request"),
+        digest: Digest::sha256(b"the request"),
     }
 }
 
@@ -142,7 +142,7 @@ fn row_72_what_was_approved_is_done_once_and_nothing_else_is() {
             ..binding()
         },
         Binding {
-            digest: Digest::of(b"the requesu"),
+            digest: Digest::sha256(b"the requesu"),
             ..binding()
         },
     ];

@@ -1,5 +1,6 @@
 //! Replacing pieces of a text: groups in order, all of them or none.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use schemars::JsonSchema;
@@ -126,13 +127,44 @@ pub struct EditFailure {
     pub reason: EditFailureReason,
 }
 
-/// A text after all groups.
+/// A text after all groups. What the last of them did is not carried out: the text may be large, and
+/// whoever writes it has no need of it in one piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edited {
-    /// The new bytes.
-    pub bytes: Vec<u8>,
+pub struct Edited<'a> {
+    text: Cow<'a, [u8]>,
+    last: Option<Replaced>,
     /// What became of each group, in their order.
     pub details: Vec<ReplacementDetail>,
+}
+
+/// Places of a text, and what takes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Replaced {
+    places: Vec<Range<usize>>,
+    new: Vec<u8>,
+}
+
+impl Edited<'_> {
+    /// Lends the new text in pieces that follow each other.
+    pub fn pieces(&self) -> Vec<&[u8]> {
+        let Some(last) = &self.last else {
+            return vec![&self.text];
+        };
+        let mut pieces = Vec::with_capacity(2 * last.places.len() + 1);
+        let mut from = 0;
+        for place in &last.places {
+            pieces.push(&self.text[from..place.start]);
+            pieces.push(last.new.as_slice());
+            from = place.end;
+        }
+        pieces.push(&self.text[from..]);
+        pieces
+    }
+
+    /// Gives the new text.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.pieces().concat()
+    }
 }
 
 /// Most lines that are told of one group.
@@ -145,12 +177,12 @@ const CLOSE_CHARACTERS: usize = 1000;
 /// # Errors
 ///
 /// The first group that cannot be applied; then none is.
-pub fn edit(
-    bytes: &[u8],
+pub fn edit<'a>(
+    bytes: &'a [u8],
     groups: &[Replacement],
     ambiguous: AmbiguousMatch,
     most_bytes: u64,
-) -> Result<Edited, EditFailure> {
+) -> Result<Edited<'a>, EditFailure> {
     if groups.is_empty() || groups.len() > limits::EDIT_GROUPS {
         let count = groups.len();
         return Err(EditFailure {
@@ -158,44 +190,50 @@ pub fn edit(
             reason: EditFailureReason::GroupCount { count },
         });
     }
-    let mut text = bytes.to_vec();
-    let mut details = Vec::with_capacity(groups.len());
+    let mut edited = Edited {
+        text: Cow::Borrowed(bytes),
+        last: None,
+        details: Vec::with_capacity(groups.len()),
+    };
     for (index, group) in groups.iter().enumerate() {
         let failed = |reason| EditFailure { index, reason };
-        let found = find(&text, group).map_err(failed)?;
+        if edited.last.is_some() {
+            edited.text = Cow::Owned(edited.bytes());
+            edited.last = None;
+        }
+        let text = &edited.text;
+        let mut found = find(text, group).map_err(failed)?;
         let told = ReplacementDetail {
             index,
             found_matches: found.places.len() as u64,
             replacements: 1,
-            lines: lines_of(&text, &found.places),
+            lines: lines_of(text, &found.places),
             line_ends_converted: found.has_converted_ends,
         };
-        let replaced = match (group.replace_all, found.places.as_slice(), ambiguous) {
-            (true, all, _) => all,
-            (false, one @ [_], _) => one,
-            (false, [first, ..], AmbiguousMatch::First) => std::slice::from_ref(first),
-            (false, _, _) => {
+        if !group.replace_all && found.places.len() > 1 {
+            if ambiguous == AmbiguousMatch::Refuse {
                 return Err(failed(EditFailureReason::Ambiguous {
                     found_matches: told.found_matches,
                     lines: told.lines,
                 }));
             }
-        };
-        let grown = text.len() as u64 + (replaced.len() * found.new.len()) as u64
-            - replaced.iter().map(|place| place.len() as u64).sum::<u64>();
-        if grown > most_bytes {
+            found.places.truncate(1);
+        }
+        let gone: u64 = found.places.iter().map(|place| place.len() as u64).sum();
+        let come = (found.places.len() * found.new.len()) as u64;
+        if text.len() as u64 + come - gone > most_bytes {
             return Err(failed(EditFailureReason::TooLarge { limit: most_bytes }));
         }
-        details.push(ReplacementDetail {
-            replacements: replaced.len() as u64,
+        edited.details.push(ReplacementDetail {
+            replacements: found.places.len() as u64,
             ..told
         });
-        text = replace(&text, replaced, &found.new);
+        edited.last = Some(Replaced {
+            places: found.places,
+            new: found.new,
+        });
     }
-    Ok(Edited {
-        bytes: text,
-        details,
-    })
+    Ok(edited)
 }
 
 /// Where a group's old text stands, and what takes its place.
@@ -242,18 +280,6 @@ fn occurrences(text: &[u8], needle: &[u8]) -> Vec<Range<usize>> {
     memchr::memmem::find_iter(text, needle)
         .map(|start| start..start + needle.len())
         .collect()
-}
-
-fn replace(text: &[u8], places: &[Range<usize>], new: &[u8]) -> Vec<u8> {
-    let mut made = Vec::with_capacity(text.len());
-    let mut from = 0;
-    for place in places {
-        made.extend_from_slice(&text[from..place.start]);
-        made.extend_from_slice(new);
-        from = place.end;
-    }
-    made.extend_from_slice(&text[from..]);
-    made
 }
 
 /// Numbers the lines where the first places begin, in one pass.
@@ -344,7 +370,7 @@ mod tests {
 
     fn apply(text: &[u8], groups: &[Replacement]) -> Result<Vec<u8>, String> {
         edit(text, groups, AmbiguousMatch::Refuse, 1 << 20)
-            .map(|edited| edited.bytes)
+            .map(|edited| edited.bytes())
             .map_err(|failure| failure.to_string())
     }
 
@@ -390,7 +416,7 @@ mod tests {
             Err("group 0: the old text stands in 2 places, on lines 1, 3".to_owned())
         );
         let first = edit(text, &[group("x", "z")], AmbiguousMatch::First, 99).expect("applied");
-        assert_eq!(first.bytes, b"z\ny\nx\n");
+        assert_eq!(first.bytes(), b"z\ny\nx\n");
         assert_eq!(
             first.details,
             [ReplacementDetail {
@@ -412,7 +438,7 @@ mod tests {
             99,
         )
         .expect("applied");
-        assert_eq!(edited.bytes, b"a\r\nB\r\nb\r\nc\n");
+        assert_eq!(edited.bytes(), b"a\r\nB\r\nb\r\nc\n");
         assert!(edited.details[0].line_ends_converted);
     }
 
@@ -449,7 +475,7 @@ mod tests {
             let text = pieces.join("#!");
             let edited = edit(text.as_bytes(), &[all("#!", "%")], AmbiguousMatch::Refuse, 1 << 20);
             match edited {
-                Ok(edited) => proptest::prop_assert_eq!(edited.bytes, pieces.join("%").into_bytes()),
+                Ok(edited) => proptest::prop_assert_eq!(edited.bytes(), pieces.join("%").into_bytes()),
                 Err(failure) => {
                     proptest::prop_assert_eq!(pieces.len(), 1);
                     let is_absent = matches!(failure.reason, EditFailureReason::NotFound { .. });
@@ -462,7 +488,7 @@ mod tests {
         fn hostile_texts_neither_panic_nor_lie(text in "[a \t\n]{0,60}", old in "[a \t\n]{1,8}") {
             match edit(text.as_bytes(), &[group(&old, "Z")], AmbiguousMatch::First, 1 << 20) {
                 Ok(edited) => proptest::prop_assert_eq!(
-                    edited.bytes,
+                    edited.bytes(),
                     text.replacen(&old, "Z", 1).into_bytes()
                 ),
                 Err(failure) => {

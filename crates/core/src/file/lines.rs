@@ -28,10 +28,42 @@ pub struct Excerpt<'a> {
     pub is_truncated: bool,
 }
 
+/// What one pass over a text, or over a part of it, tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextFacts {
+    /// How many line feeds there are.
+    pub line_feeds: u64,
+    /// Whether every byte is a character of ASCII, and so one for itself.
+    pub is_ascii: bool,
+}
+
+impl TextFacts {
+    /// Looks at a text.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self {
+            line_feeds: memchr::memchr_iter(b'\n', bytes).count() as u64,
+            is_ascii: bytes.is_ascii(),
+        }
+    }
+
+    /// Gives those of a text and what follows it.
+    #[must_use]
+    pub const fn and(self, next: Self) -> Self {
+        Self {
+            line_feeds: self.line_feeds + next.line_feeds,
+            is_ascii: self.is_ascii && next.is_ascii,
+        }
+    }
+
+    /// Counts the lines of the text, which is given again for its end.
+    pub fn lines(&self, bytes: &[u8]) -> u64 {
+        self.line_feeds + u64::from(bytes.last().is_some_and(|last| *last != b'\n'))
+    }
+}
+
 /// Counts the lines: pieces between line feeds, the last of which need not end in one.
 pub fn line_count(bytes: &[u8]) -> u64 {
-    let feeds = memchr::memchr_iter(b'\n', bytes).count() as u64;
-    feeds + u64::from(bytes.last().is_some_and(|last| *last != b'\n'))
+    TextFacts::of(bytes).lines(bytes)
 }
 
 /// Gives the lines of a range, at most so many characters of them. A range that goes beyond the file
@@ -135,6 +167,17 @@ mod tests {
         assert_eq!(lines(b"a\n", 2, 2, 99), (Vec::new(), 0, 0, false));
         assert_eq!(line_count(text), 3);
         assert_eq!(line_count(b"a\n"), 1);
+    }
+
+    #[test]
+    fn facts_of_parts_are_those_of_the_whole() {
+        let text = "one\ntwo é\nthree".as_bytes();
+        for cut in 0..text.len() {
+            let (first, second) = text.split_at(cut);
+            let parts = TextFacts::of(first).and(TextFacts::of(second));
+            assert_eq!(parts, TextFacts::of(text), "{cut}");
+            assert_eq!((parts.lines(text), parts.is_ascii), (3, false));
+        }
     }
 
     #[test]

@@ -11,5 +11,5 @@ pub use edit::{
     AmbiguousMatch, CloseMatch, EditFailure, EditFailureReason, Edited, Replacement,
     ReplacementDetail, edit,
 };
-pub use lines::{Excerpt, LineRange, excerpt, line_count};
+pub use lines::{Excerpt, LineRange, TextFacts, excerpt, line_count};
 pub use matches::{MatchBlock, MatchedLine, SearchOptions, Searched, search};

@@ -135,7 +135,7 @@ pub struct FileRead {
     pub bytes: u64,
     /// Its lines; 0 for media.
     pub total_lines: u64,
-    /// SHA-256 of the whole: what `expected_digest` of a change takes.
+    /// BLAKE3 of the whole: what `expected_digest` of a change takes.
     pub digest: Digest,
     /// How `content` and `segments` are told.
     pub encoding: Encoding,
@@ -247,7 +247,8 @@ pub struct WriteFile {
     /// Whether it replaces or follows what is there.
     #[serde(default)]
     pub mode: WriteMode,
-    /// SHA-256 that the file must have now; a conflict where it has another.
+    /// What the file must hold now, by its `digest` or its SHA-256; a conflict where it holds
+    /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_digest: Option<Digest>,
 }
@@ -263,7 +264,8 @@ pub struct EditFile {
     /// What is done where an old text stands in several places and not all are meant.
     #[serde(default)]
     pub ambiguous: AmbiguousMatch,
-    /// SHA-256 that the file must have now; a conflict where it has another.
+    /// What the file must hold now, by its `digest` or its SHA-256; a conflict where it holds
+    /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_digest: Option<Digest>,
 }
@@ -272,7 +274,7 @@ pub struct EditFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileVersion {
-    /// SHA-256 of its bytes. Those of a file that was replaced are in the content store.
+    /// BLAKE3 of its bytes. Those of a file that was replaced are in the content store.
     pub digest: Digest,
     /// Its size in bytes.
     pub bytes: u64,
@@ -379,7 +381,7 @@ pub struct PathChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptFile {
-    /// SHA-256 of its bytes.
+    /// BLAKE3 of its bytes.
     pub digest: Digest,
     /// Its size in bytes.
     pub bytes: u64,

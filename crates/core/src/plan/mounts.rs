@@ -303,7 +303,7 @@ fn caches(reach: &Reach, facts: &HostFacts) -> Vec<CacheOverlay> {
     if !facts.overlay {
         return Vec::new();
     }
-    let workspace = Digest::of(facts.workspace.root.as_bytes());
+    let workspace = Digest::sha256(facts.workspace.root.as_bytes());
     let store = facts
         .data_dir
         .join("caches")
@@ -313,7 +313,7 @@ fn caches(reach: &Reach, facts: &HostFacts) -> Vec<CacheOverlay> {
         .iter()
         .map(|path| CacheOverlay {
             path: path.clone(),
-            store: store.join(&Digest::of(path.as_bytes()).as_str()[..16]),
+            store: store.join(&Digest::sha256(path.as_bytes()).as_str()[..16]),
         })
         .collect()
 }

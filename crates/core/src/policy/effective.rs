@@ -267,6 +267,6 @@ impl EffectivePolicy {
     /// Digests every value and its layer.
     pub fn digest(&self) -> Digest {
         let text = serde_json::to_string(self).expect("a policy holds no map with odd keys");
-        Digest::of(text.as_bytes())
+        Digest::sha256(text.as_bytes())
     }
 }

@@ -57,7 +57,7 @@ pub struct KeyChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateContent {
-    /// SHA-256 of it.
+    /// Its digest.
     pub digest: Digest,
     /// Its length.
     pub bytes: u64,

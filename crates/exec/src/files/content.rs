@@ -3,41 +3,92 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
+use std::thread;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::file::TextFacts;
 use cofferdam_core::limits;
 use cofferdam_core::mask::Masker;
 use cofferdam_core::operation::{Encoding, FileVersion, KeptFile};
+use cofferdam_core::spec::{Digest, DigestSum};
 use cofferdam_journal::Journal;
+
+use super::digests::Stamp;
+
+/// Bytes from which a second thread pays.
+const LARGE: usize = 2 * 1024 * 1024;
+
+/// All of a file.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) bytes: Vec<u8>,
+    /// What it looked like before and after it was read, where it is large enough to be remembered
+    /// and was left alone meanwhile.
+    pub(super) stamp: Option<Stamp>,
+}
 
 /// Reads a whole file that was opened behind the walls. It may grow while it is read: never more
 /// than `most` bytes are taken.
-pub(super) fn read_all(file: OwnedFd, most: u64, path: &BytePath) -> Result<Vec<u8>, Problem> {
-    let mut bytes = Vec::new();
+pub(super) fn read_all(file: OwnedFd, most: u64, path: &BytePath) -> Result<Whole, Problem> {
+    let failed = |error| io(path, "read", &error);
     let mut file = File::from(file);
-    let size = file.metadata().map_or(0, |metadata| metadata.len());
-    if size <= most {
-        bytes.reserve_exact(usize::try_from(size).unwrap_or(0) + 1);
+    let before = file.metadata().map_err(failed)?;
+    let mut bytes = Vec::new();
+    if before.len() <= most {
+        bytes.reserve_exact(usize::try_from(before.len()).unwrap_or(0) + 1);
         (&mut file)
             .take(most + 1)
             .read_to_end(&mut bytes)
-            .map_err(|error| io(path, "read", &error))?;
+            .map_err(failed)?;
     }
-    if size > most || bytes.len() as u64 > most {
-        return Err(too_large(path, size.max(bytes.len() as u64), most));
+    let size = before.len().max(bytes.len() as u64);
+    if size > most {
+        return Err(too_large(path, size, most));
     }
-    Ok(bytes)
+    let before = Stamp::from(&before);
+    let after = Stamp::from(&file.metadata().map_err(failed)?);
+    Ok(Whole {
+        bytes,
+        stamp: (before == after).then_some(after),
+    })
+}
+
+/// Digests pieces that follow each other while something else is done with them, where they are many
+/// enough for that.
+pub(super) fn digest_beside<T>(pieces: &[&[u8]], act: impl FnOnce() -> T) -> (Digest, T) {
+    let digest = || {
+        let mut sum = DigestSum::default();
+        pieces.iter().for_each(|piece| sum.add(piece));
+        sum.digest()
+    };
+    if length_of(pieces) < LARGE as u64 {
+        let done = act();
+        return (digest(), done);
+    }
+    thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .name("cofferdam-files".to_owned())
+            .spawn_scoped(scope, digest);
+        let done = act();
+        let found = thread.ok().and_then(|thread| thread.join().ok());
+        (found.unwrap_or_else(digest), done)
+    })
+}
+
+/// Counts the bytes of pieces.
+pub(super) fn length_of(pieces: &[&[u8]]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// Writes a whole file, from its beginning.
-pub(super) fn write_all(file: OwnedFd, bytes: &[u8], path: &BytePath) -> Result<(), Problem> {
+pub(super) fn write_all(file: OwnedFd, pieces: &[&[u8]], path: &BytePath) -> Result<(), Problem> {
     let mut file = File::from(file);
     file.seek(SeekFrom::Start(0))
-        .and_then(|_| file.write_all(bytes))
-        .and_then(|()| file.set_len(bytes.len() as u64))
+        .and_then(|_| pieces.iter().try_for_each(|piece| file.write_all(piece)))
+        .and_then(|()| file.set_len(length_of(pieces)))
         .map_err(|error| io(path, "write", &error))
 }
 
@@ -68,6 +119,32 @@ pub(super) fn tell(bytes: &[u8], wanted: Encoding) -> (String, Encoding) {
     }
 }
 
+/// Tells a whole file, without a copy of it where it is text; gives the characters, too.
+pub(super) fn tell_all(
+    bytes: Vec<u8>,
+    facts: TextFacts,
+    wanted: Encoding,
+) -> (String, Encoding, u64) {
+    if wanted == Encoding::Base64 {
+        let (text, encoding) = tell(&bytes, wanted);
+        let characters = text.len() as u64;
+        return (text, encoding, characters);
+    }
+    let (text, encoding) = match String::from_utf8(bytes) {
+        Ok(text) => (text, Encoding::Utf8),
+        Err(error) => (
+            String::from_utf8_lossy(error.as_bytes()).into_owned(),
+            Encoding::Lossy,
+        ),
+    };
+    let characters = if facts.is_ascii {
+        text.len()
+    } else {
+        text.chars().count()
+    };
+    (text, encoding, characters as u64)
+}
+
 /// Reads content of a request.
 pub(super) fn take(content: String, encoding: Encoding) -> Result<Vec<u8>, Problem> {
     let wrong =
@@ -82,13 +159,18 @@ pub(super) fn take(content: String, encoding: Encoding) -> Result<Vec<u8>, Probl
     }
 }
 
-/// Keeps the bytes of a file where they can be taken back from.
-pub(super) fn keep(journal: &dyn Journal, bytes: &[u8], mode: u32) -> Result<KeptFile, Problem> {
-    let kept = journal
-        .put_content(bytes)
+/// Keeps the bytes of a file, of which this is the digest, where they can be taken back from.
+pub(super) fn keep(
+    journal: &dyn Journal,
+    digest: Digest,
+    bytes: &[u8],
+    mode: u32,
+) -> Result<KeptFile, Problem> {
+    journal
+        .keep_content(&digest, bytes)
         .map_err(|error| error.to_problem())?;
     Ok(KeptFile {
-        digest: kept.content,
+        digest,
         bytes: bytes.len() as u64,
         mode,
     })
@@ -105,5 +187,38 @@ pub(super) fn version(kept: &KeptFile, bytes: &[u8], masker: &Masker) -> FileVer
         digest: kept.digest.clone(),
         bytes: kept.bytes,
         text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_whole_and_no_larger_one() {
+        let path = BytePath::from("x");
+        let place = tempfile::tempdir().expect("a directory");
+        let name = place.path().join("file");
+        std::fs::write(&name, "text").expect("written");
+        let open = || OwnedFd::from(File::open(&name).expect("opened"));
+        let whole = read_all(open(), 4, &path).expect("read");
+        assert_eq!(whole.bytes, b"text");
+        assert!(whole.stamp.is_some());
+        let problem = read_all(open(), 3, &path).expect_err("too large");
+        assert_eq!(problem.code, ErrorCode::FileTooLarge);
+        // One that does not tell its size.
+        let file = File::open("/proc/self/status").expect("opened");
+        let whole = read_all(file.into(), 1 << 20, &path).expect("read");
+        assert!(whole.bytes.starts_with(b"Name:"));
+    }
+
+    #[test]
+    fn a_digest_beside_is_that_of_the_bytes() {
+        for size in [0, 1, LARGE] {
+            let bytes = vec![b'x'; size];
+            let (first, second) = bytes.split_at(size / 2);
+            let made = digest_beside(&[first, b"", second], || 7);
+            assert_eq!(made, (Digest::of(&bytes), 7));
+        }
     }
 }

@@ -40,9 +40,10 @@ impl FileDoor<'_> {
             return Ok(());
         }
         let now = match self.look(at)? {
-            Some(_) => Some(Digest::of(
-                &self.bytes_of(at, self.terms.bounds.written_bytes)?,
-            )),
+            Some(_) => {
+                let whole = self.whole_of(at, self.terms.bounds.written_bytes)?;
+                Some(self.digest_to_act(&whole))
+            }
             None => None,
         };
         if now.as_ref() == shown {

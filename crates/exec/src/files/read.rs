@@ -1,13 +1,14 @@
 //! Reading (E5): content, matches, ranges, media.
 
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::file::{LineRange, SearchOptions, excerpt, line_count, search};
+use cofferdam_core::file::{LineRange, SearchOptions, excerpt, search};
 use cofferdam_core::limits;
 use cofferdam_core::operation::{Encoding, FileRead, Media, ReadFile, ReadKind, Segment};
 use cofferdam_core::spec::Digest;
 use cofferdam_keeper::{FileReply, FileRequest};
 
-use super::content::{read_all, tell, too_large};
+use super::content::{Whole, read_all, tell, tell_all, too_large};
+use super::digests::Known;
 use super::media::mime_type;
 use super::path::Located;
 use super::{FileDoor, worker};
@@ -33,19 +34,32 @@ impl FileDoor<'_> {
     pub fn read(&self, request: &ReadFile) -> Result<FileRead, Problem> {
         let asked = Asked::of(request)?;
         let at = self.locate(&request.path)?;
-        let (real, bytes) = self.content_of(&at, self.terms.bounds.read_bytes)?;
+        let (real, whole) = self.content_of(&at, self.terms.bounds.read_bytes)?;
         self.may_read(&real)?;
-        let digest = Digest::of(&bytes);
+        let Known { digest, facts } = self.known_to_show(&whole);
+        let bytes = &whole.bytes;
+        let total_lines = facts.lines(bytes);
         if let Some(visits) = &self.terms.visits {
             visits.see(self.on_host(&real), digest.clone());
         }
         let mut read = FileRead {
             encoding: request.encoding,
-            ..FileRead::of(request.path.clone(), &bytes, line_count(&bytes), digest)
+            ..FileRead::of(request.path.clone(), bytes, total_lines, digest)
         };
         match asked {
+            Asked::Content { range, characters }
+                if range == LineRange::default() && bytes.len() <= characters =>
+            {
+                read.start_line = total_lines.min(1);
+                read.end_line = total_lines;
+                let (content, encoding, characters) =
+                    tell_all(whole.bytes, facts, request.encoding);
+                read.char_count = characters;
+                read.encoding = encoding;
+                read.content = Some(content);
+            }
             Asked::Content { range, characters } => {
-                let piece = excerpt(&bytes, range, characters);
+                let piece = excerpt(bytes, range, characters);
                 let (content, encoding) = tell(piece.bytes, request.encoding);
                 read.char_count = content.chars().count() as u64;
                 read.encoding = encoding;
@@ -55,7 +69,7 @@ impl FileDoor<'_> {
                 read.truncated = piece.is_truncated;
             }
             Asked::Search(options) => {
-                let found = search(&bytes, &options);
+                let found = search(bytes, &options);
                 let shown = found
                     .blocks
                     .iter()
@@ -71,7 +85,7 @@ impl FileDoor<'_> {
                 mut characters,
             } => {
                 for range in ranges {
-                    let piece = excerpt(&bytes, range, characters);
+                    let piece = excerpt(bytes, range, characters);
                     let (content, encoding) = tell(piece.bytes, request.encoding);
                     let taken = content.chars().count();
                     characters = characters.saturating_sub(taken);
@@ -89,7 +103,7 @@ impl FileDoor<'_> {
                 }
             }
             Asked::Media => {
-                let Some(mime_type) = mime_type(&bytes) else {
+                let Some(mime_type) = mime_type(bytes) else {
                     let message = format!("{} is neither an image nor a video", request.path);
                     return Err(Problem::new(ErrorCode::NotAFile, message)
                         .with_field("path")
@@ -101,7 +115,7 @@ impl FileDoor<'_> {
                 read.encoding = Encoding::Base64;
                 read.media = Some(Media {
                     mime_type: mime_type.to_owned(),
-                    base64: tell(&bytes, Encoding::Base64).0,
+                    base64: tell(bytes, Encoding::Base64).0,
                 });
             }
         }
@@ -110,11 +124,7 @@ impl FileDoor<'_> {
 
     /// Reads all bytes of a file, links followed as far as they stay beneath the root; tells where it
     /// really stands.
-    pub(super) fn content_of(
-        &self,
-        at: &Located,
-        most: u64,
-    ) -> Result<(Located, Vec<u8>), Problem> {
+    pub(super) fn content_of(&self, at: &Located, most: u64) -> Result<(Located, Whole), Problem> {
         let request = FileRequest::Read {
             path: at.relative().to_vec(),
             inline: INLINE,
@@ -123,8 +133,11 @@ impl FileDoor<'_> {
             let message = "a file worker gave no content";
             return Err(Problem::new(ErrorCode::Internal, message));
         };
-        let bytes = match (found.bytes, file) {
-            (Some(bytes), _) if bytes.0.len() as u64 <= most => bytes.0,
+        let whole = match (found.bytes, file) {
+            (Some(bytes), _) if bytes.0.len() as u64 <= most => Whole {
+                bytes: bytes.0,
+                stamp: None,
+            },
             (Some(bytes), _) => return Err(too_large(at.shown(), bytes.0.len() as u64, most)),
             (None, Some(file)) => read_all(file, most, at.shown())?,
             (None, None) => {
@@ -132,20 +145,43 @@ impl FileDoor<'_> {
                 return Err(Problem::new(ErrorCode::Internal, message));
             }
         };
-        Ok((at.really(found.path), bytes))
+        Ok((at.really(found.path), whole))
     }
 
     /// Reads all bytes of what really stands at a place.
-    pub(super) fn bytes_of(&self, at: &Located, most: u64) -> Result<Vec<u8>, Problem> {
-        let (real, bytes) = self.content_of(at, most)?;
+    pub(super) fn whole_of(&self, at: &Located, most: u64) -> Result<Whole, Problem> {
+        let (real, whole) = self.content_of(at, most)?;
         if real.relative() == at.relative() {
-            return Ok(bytes);
+            return Ok(whole);
         }
         // A link was put in the way since the place was looked at.
         Err(worker::refused(
             at.shown(),
             rustix::io::Errno::LOOP.raw_os_error(),
         ))
+    }
+
+    /// Tells what there is to know of a file that is only shown: as it is remembered, where the file
+    /// looks unchanged.
+    fn known_to_show(&self, whole: &Whole) -> Known {
+        let Some(stamp) = &whole.stamp else {
+            return Known::of(&whole.bytes);
+        };
+        let memo = self.plane.digests();
+        memo.of(stamp).unwrap_or_else(|| {
+            let known = Known::of(&whole.bytes);
+            memo.put(stamp, &known, self.plane.ambient().now());
+            known
+        })
+    }
+
+    /// Digests a file that something is decided by: its very bytes.
+    pub(super) fn digest_to_act(&self, whole: &Whole) -> Digest {
+        let digest = Digest::of(&whole.bytes);
+        if let Some(stamp) = &whole.stamp {
+            self.plane.digests().correct(stamp, &digest);
+        }
+        digest
     }
 }
 

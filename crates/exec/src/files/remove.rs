@@ -3,9 +3,8 @@
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::limits;
 use cofferdam_core::operation::{
-    DeleteFolder, FilesChanged, OnePath, PathChange, PathChangeKind, RenameFile,
+    DeleteFolder, FilesChanged, KeptFile, OnePath, PathChange, PathChangeKind, RenameFile,
 };
-use cofferdam_core::spec::Digest;
 use cofferdam_keeper::{FileReply, FileRequest};
 use cofferdam_sandbox::{FileKind, Metadata};
 use rustix::io::Errno;
@@ -33,16 +32,16 @@ impl FileDoor<'_> {
         let shown = match metadata.kind {
             FileKind::File if self.gate.is_some() => {
                 self.may_read(&at)?;
-                Some(self.bytes_of(&at, self.terms.bounds.read_bytes)?)
+                Some(self.whole_of(&at, self.terms.bounds.read_bytes)?)
             }
             _ => None,
         };
-        let bytes = shown.as_deref().map(|bytes| (bytes, [].as_slice()));
+        let bytes = (shown.as_ref()).map(|shown| (shown.bytes.as_slice(), [].as_slice()));
         let paths = [at.absolute()];
         let about = (paths.as_slice(), bytes);
         let ((), changed) = self.tell(ChangeKind::DeleteFile, &request.path, about, |changes| {
             if let Some(shown) = &shown {
-                self.still(&at, Some(&Digest::of(shown)))?;
+                self.still(&at, Some(&self.digest_to_act(shown)))?;
             }
             self.remove_one(&at, &metadata, changes)
         })?;
@@ -196,8 +195,7 @@ impl FileDoor<'_> {
         self.may_read(at)?;
         let (kind, before) = match metadata.kind {
             FileKind::File => {
-                let bytes = self.bytes_of(at, self.terms.bounds.read_bytes)?;
-                let kept = keep(self.plane.journal().as_ref(), &bytes, metadata.mode)?;
+                let kept = self.keep_standing(at, metadata.mode)?;
                 (PathChangeKind::FileDeleted, Some(kept))
             }
             FileKind::Directory => (PathChangeKind::FolderDeleted, None),
@@ -206,6 +204,13 @@ impl FileDoor<'_> {
         self.unlink(at, metadata.kind == FileKind::Directory)?;
         changes.push(change(at, kind, before, None));
         Ok(())
+    }
+
+    /// Keeps what stands at a place, before it goes.
+    pub(super) fn keep_standing(&self, at: &Located, mode: u32) -> Result<KeptFile, Problem> {
+        let whole = self.whole_of(at, self.terms.bounds.read_bytes)?;
+        let digest = self.digest_to_act(&whole);
+        keep(self.plane.journal().as_ref(), digest, &whole.bytes, mode)
     }
 
     /// Removes a name: of an empty folder where `is_folder` says so, else of anything else.

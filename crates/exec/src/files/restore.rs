@@ -4,13 +4,11 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{EventFilter, event_type};
 use cofferdam_core::operation::{FilesChanged, KeptFile, PathChange, PathChangeKind, RestoreFile};
-use cofferdam_core::spec::Digest;
 use cofferdam_journal::Query;
 use serde_json::json;
 
 use super::FileDoor;
 use super::change::ChangeKind;
-use super::content::keep;
 use super::path::Located;
 use super::write::change;
 
@@ -82,8 +80,8 @@ impl FileDoor<'_> {
             match (after, found) {
                 (None, None) => Ok(true),
                 (Some(after), Some(_)) => {
-                    let bytes = self.bytes_of(&at, self.terms.bounds.read_bytes)?;
-                    Ok(Digest::of(&bytes) == after.digest)
+                    let whole = self.whole_of(&at, self.terms.bounds.read_bytes)?;
+                    Ok(after.digest.is_of(&whole.bytes))
                 }
                 _ => Ok(false),
             }
@@ -134,7 +132,7 @@ impl FileDoor<'_> {
             .content(&file.digest, 0, limit)
             .map_err(|error| error.to_problem())?;
         bytes
-            .filter(|bytes| bytes.len() as u64 == file.bytes)
+            .filter(|bytes| bytes.len() as u64 == file.bytes && file.digest.is_of(bytes))
             .ok_or_else(|| {
                 Problem::new(
                     ErrorCode::ContentExpired,
@@ -149,13 +147,10 @@ impl FileDoor<'_> {
             Step::Write(at, bytes, kept) => {
                 let old = self.look(at)?;
                 let before = old
-                    .map(|old| {
-                        let bytes = self.bytes_of(at, self.terms.bounds.read_bytes)?;
-                        keep(self.plane.journal().as_ref(), &bytes, old.mode)
-                    })
+                    .map(|old| self.keep_standing(at, old.mode))
                     .transpose()?;
                 self.make_parents(at, told)?;
-                self.replace(at, old.as_ref(), Some(kept.mode), bytes)?;
+                self.replace(at, old.as_ref(), Some(kept.mode), &[bytes])?;
                 if let Some(visits) = &self.terms.visits {
                     visits.forget(&self.on_host(at));
                 }

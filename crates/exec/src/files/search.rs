@@ -139,9 +139,9 @@ impl FileDoor<'_> {
                 match entry.kind {
                     FileKind::Directory => places.push(child),
                     FileKind::File => {
-                        let (_, bytes) = self.content_of(&child, limits::FILE_READ_BYTES)?;
+                        let (_, whole) = self.content_of(&child, limits::FILE_READ_BYTES)?;
                         report.searched += 1;
-                        let found = search(&bytes, &options(order));
+                        let found = search(&whole.bytes, &options(order));
                         let lines = lines_of(found.blocks);
                         if !lines.is_empty() {
                             let path = child.relative().to_vec();

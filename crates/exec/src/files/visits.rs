@@ -1,58 +1,41 @@
 //! Which files were read, and as what: so that nobody changes a file that he has not seen.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::spec::Digest;
 
+use super::recent::Recent;
+
 /// Most files that are remembered; the one that was seen first gives way.
 const MOST: usize = 20_000;
 
 /// Files that were read through a door, with what they held then.
-#[derive(Debug, Default)]
-pub struct FileVisits(Mutex<Seen>);
+#[derive(Debug)]
+pub struct FileVisits(Mutex<Recent<BytePath, Digest>>);
 
-#[derive(Debug, Default)]
-struct Seen {
-    files: BTreeMap<BytePath, (u64, Digest)>,
-    /// The files by when they were seen.
-    order: BTreeMap<u64, BytePath>,
-    next: u64,
+impl Default for FileVisits {
+    fn default() -> Self {
+        Self(Mutex::new(Recent::new(MOST)))
+    }
 }
 
 impl FileVisits {
     /// Tells what a file held when it was last seen.
     pub(super) fn of(&self, path: &BytePath) -> Option<Digest> {
-        self.seen()
-            .files
-            .get(path)
-            .map(|(_, digest)| digest.clone())
+        self.seen().get(path).cloned()
     }
 
     /// Remembers what a file holds.
     pub(super) fn see(&self, path: BytePath, digest: Digest) {
-        let mut seen = self.seen();
-        let number = seen.next;
-        seen.next += 1;
-        seen.order.insert(number, path.clone());
-        if let Some((old, _)) = seen.files.insert(path, (number, digest)) {
-            seen.order.remove(&old);
-        }
-        if seen.files.len() > MOST
-            && let Some((_, oldest)) = seen.order.pop_first()
-        {
-            seen.files.remove(&oldest);
-        }
+        self.seen().put(path, digest);
     }
 
     /// Forgets a file, and everything below it; gives what was forgotten.
     pub(super) fn forget(&self, path: &BytePath) -> Vec<(BytePath, Digest)> {
         let mut seen = self.seen();
         let gone: Vec<BytePath> = seen
-            .files
-            .range(path.clone()..)
-            .map(|(name, _)| name)
+            .keys_from(path.clone())
             // Names that only begin alike lie in between.
             .take_while(|name| name.as_bytes().starts_with(path.as_bytes()))
             .filter(|name| name.is_within(path))
@@ -60,8 +43,7 @@ impl FileVisits {
             .collect();
         gone.into_iter()
             .filter_map(|name| {
-                let (number, digest) = seen.files.remove(&name)?;
-                seen.order.remove(&number);
+                let digest = seen.remove(&name)?;
                 Some((name, digest))
             })
             .collect()
@@ -80,8 +62,8 @@ impl FileVisits {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        // Both maps hold the same files after every statement but the two that follow each other.
+    fn seen(&self) -> MutexGuard<'_, Recent<BytePath, Digest>> {
+        // No statement leaves it half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,8 +87,7 @@ mod tests {
         for number in 0..MOST {
             visits.see(path(&format!("/w/many/{number}")), digest("n"));
         }
-        let seen = visits.seen();
-        assert_eq!((seen.files.len(), seen.order.len()), (MOST, MOST));
-        assert!(!seen.files.contains_key(&path("/w/a-b")));
+        assert_eq!(visits.seen().keys_from(BytePath::default()).count(), MOST);
+        assert_eq!(visits.of(&path("/w/a-b")), None);
     }
 }

@@ -1,8 +1,11 @@
 //! Writing and editing (E3, E4), and making files and folders: there before or after, never half.
 
+use std::borrow::Cow;
+
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::file::{EditFailureReason, edit};
+use cofferdam_core::limits;
 use cofferdam_core::operation::{
     EditFile, FileWritten, FilesChanged, KeptFile, OnePath, PathChange, PathChangeKind, WriteFile,
     WriteMode,
@@ -14,7 +17,7 @@ use rustix::fs::Mode;
 use serde_json::json;
 
 use super::change::ChangeKind;
-use super::content::{keep, take, too_large, version, write_all};
+use super::content::{Whole, digest_beside, keep, length_of, take, too_large, version, write_all};
 use super::path::{Located, Real};
 use super::{FileDoor, worker};
 
@@ -55,7 +58,8 @@ impl Before {
             }
             (None, _) => return Ok(()),
         };
-        if self.digest.as_ref() == Some(wanted) {
+        let is_older = || self.metadata.is_some() && *wanted == Digest::sha256(&self.bytes);
+        if self.digest.as_ref() == Some(wanted) || expected.is_some() && is_older() {
             return Ok(());
         }
         Err(Problem::new(
@@ -83,11 +87,12 @@ impl FileDoor<'_> {
         let path = request.path;
         let must_be_read = request.mode == WriteMode::Write;
         let before = self.before(&path, request.expected_digest.as_ref(), must_be_read)?;
-        let bytes = match request.mode {
-            WriteMode::Write => content,
-            WriteMode::Append => [before.bytes.as_slice(), &content].concat(),
+        let all: [&[u8]; 2] = [&before.bytes, &content];
+        let pieces = match request.mode {
+            WriteMode::Write => &all[1..],
+            WriteMode::Append => &all,
         };
-        self.put(ChangeKind::WriteFile, &path, before, &bytes, !must_be_read)
+        self.put(ChangeKind::WriteFile, &path, &before, pieces, !must_be_read)
     }
 
     /// Edits a file: all groups, in order, or none.
@@ -130,7 +135,7 @@ impl FileDoor<'_> {
                     "write_performed": false,
                 }))
         })?;
-        let written = self.put(ChangeKind::EditFile, path, before, &edited.bytes, false)?;
+        let written = self.put(ChangeKind::EditFile, path, &before, &edited.pieces(), false)?;
         let count = |of: fn(&cofferdam_core::file::ReplacementDetail) -> u64| {
             Some(edited.details.iter().map(of).sum())
         };
@@ -226,9 +231,12 @@ impl FileDoor<'_> {
         let named = self.locate(path)?;
         let Real { at, metadata } = self.real(&named, true)?;
         self.may_change(&at)?;
-        let bytes = match metadata.map(|metadata| metadata.kind) {
-            None => Vec::new(),
-            Some(FileKind::File) => self.bytes_of(&at, self.terms.bounds.written_bytes)?,
+        let whole = match metadata.map(|metadata| metadata.kind) {
+            None => Whole {
+                bytes: Vec::new(),
+                stamp: None,
+            },
+            Some(FileKind::File) => self.whole_of(&at, self.terms.bounds.written_bytes)?,
             Some(_) => {
                 return Err(worker::refused(
                     path,
@@ -237,44 +245,53 @@ impl FileDoor<'_> {
             }
         };
         let before = Before {
-            digest: metadata.map(|_| Digest::of(&bytes)),
+            digest: metadata.map(|_| self.digest_to_act(&whole)),
             seen: (self.terms.visits.as_ref()).and_then(|visits| visits.of(&self.on_host(&at))),
             at,
             metadata,
-            bytes,
+            bytes: whole.bytes,
         };
         before.check(path, expected, must_be_read && self.terms.visits.is_some())?;
         Ok(before)
     }
 
-    /// Puts bytes in the place of a file.
+    /// Puts pieces that follow each other in the place of a file.
     fn put(
         &self,
         kind: ChangeKind,
         path: &BytePath,
-        before: Before,
-        bytes: &[u8],
+        before: &Before,
+        pieces: &[&[u8]],
         keeps_old: bool,
     ) -> Result<FileWritten, Problem> {
         let most = self.terms.bounds.written_bytes;
-        if bytes.len() as u64 > most {
-            return Err(too_large(path, bytes.len() as u64, most));
+        let length = length_of(pieces);
+        if length > most {
+            return Err(too_large(path, length, most));
         }
+        // In one piece only for whom it is shown to.
+        let is_shown = self.gate.is_some() || length <= limits::FILE_TEXT_BYTES;
+        let shown = match pieces {
+            [one] => Cow::Borrowed(*one),
+            _ if is_shown => Cow::Owned(pieces.concat()),
+            _ => Cow::default(),
+        };
         let journal = self.plane.journal().as_ref();
-        let old = before
-            .metadata
-            .map(|metadata| keep(journal, &before.bytes, metadata.mode))
+        let old = (before.metadata.zip(before.digest.clone()))
+            .map(|(metadata, digest)| keep(journal, digest, &before.bytes, metadata.mode))
             .transpose()?;
         let paths = [before.at.absolute()];
-        let about = (paths.as_slice(), Some((before.bytes.as_slice(), bytes)));
+        let about = (paths.as_slice(), Some((before.bytes.as_slice(), &*shown)));
         let (new, changed) = self.tell(kind, path, about, |changes| {
             self.still(&before.at, before.digest.as_ref())?;
             self.make_parents(&before.at, changes)?;
-            let mode = self.replace(&before.at, before.metadata.as_ref(), None, bytes)?;
+            let (digest, mode) = digest_beside(pieces, || {
+                self.replace(&before.at, before.metadata.as_ref(), None, pieces)
+            });
             let new = KeptFile {
-                digest: Digest::of(bytes),
-                bytes: bytes.len() as u64,
-                mode,
+                digest,
+                bytes: length,
+                mode: mode?,
             };
             // Who had not seen all of it has not seen it now: what was added follows the unknown.
             let had_seen = before.digest.is_none() || before.seen == before.digest;
@@ -301,7 +318,7 @@ impl FileDoor<'_> {
             created: old.is_none(),
             bytes: new.bytes,
             original_file: old.map(|old| version(&old, &before.bytes, masker)),
-            new_file: version(&new, bytes, masker),
+            new_file: version(&new, &shown, masker),
             replacements: None,
             found_matches: None,
             details: Vec::new(),
@@ -315,7 +332,7 @@ impl FileDoor<'_> {
         at: &Located,
         old: Option<&Metadata>,
         wanted: Option<u32>,
-        bytes: &[u8],
+        pieces: &[&[u8]],
     ) -> Result<u32, Problem> {
         let folder = at
             .parent()
@@ -331,7 +348,7 @@ impl FileDoor<'_> {
                 "a file worker gave no file to write to",
             ));
         };
-        let filled = fill(at, file, old, mode, bytes);
+        let filled = fill(at, file, old, mode, pieces);
         let end = match &filled {
             Ok(_) => FileRequest::Commit {
                 token,
@@ -389,7 +406,7 @@ fn fill(
     file: std::os::fd::OwnedFd,
     old: Option<&Metadata>,
     mode: Option<u32>,
-    bytes: &[u8],
+    pieces: &[&[u8]],
 ) -> Result<u32, Problem> {
     let failed = |errno: rustix::io::Errno| worker::refused(at.shown(), errno.raw_os_error());
     if let Some(mode) = mode {
@@ -407,7 +424,7 @@ fn fill(
                 .with_hint("a new file would belong to another owner; write it with a command")
         })?;
     }
-    write_all(file, bytes, at.shown())?;
+    write_all(file, pieces, at.shown())?;
     Ok(made.st_mode & 0o777)
 }
 

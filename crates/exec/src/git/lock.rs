@@ -25,7 +25,7 @@ pub(crate) struct RepositoryLock {
 impl RepositoryLock {
     /// Waits for the lock, a minute at most.
     pub(crate) fn take(locks: &Path, common_dir: &Path) -> Result<Self, GitError> {
-        let name = Digest::of(common_dir.as_os_str().as_bytes());
+        let name = Digest::sha256(common_dir.as_os_str().as_bytes());
         let path = locks.join(&name.as_str()[..32]);
         let file = OpenOptions::new()
             .create(true)

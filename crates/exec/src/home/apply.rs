@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::profile::{StateChange, StateChangeKind};
-use cofferdam_core::spec::{Digest, Identity};
+use cofferdam_core::spec::Identity;
 
 use super::document::{Document, Format};
 use super::files::{open_in, problem};
@@ -91,8 +91,12 @@ fn apply(request: &ApplyState<'_>) -> Result<(), Problem> {
         return put(&document.bytes(), true);
     }
     let before = change.before.as_ref().map(|content| &content.digest);
-    let found = now.as_deref().map(Digest::of);
-    if found.as_ref() != before || (existing.is_some() && now.is_none()) {
+    let is_as_before = match (before, &now) {
+        (None, None) => existing.is_none(),
+        (Some(before), Some(now)) => before.is_of(now),
+        _ => false,
+    };
+    if !is_as_before {
         return Err(Problem::new(
             ErrorCode::TargetMoved,
             format!("{} has changed since the agent worked", change.host),

@@ -164,7 +164,7 @@ pub(super) fn read_whole(file: &File, limit: u64) -> io::Result<Option<Vec<u8>>>
 /// Holds the lock that merges into one home take one after the other.
 pub(super) fn merge_lock(homes: &Path, real: &Path) -> io::Result<File> {
     use std::os::unix::ffi::OsStrExt as _;
-    let digest = cofferdam_core::spec::Digest::of(real.as_os_str().as_bytes());
+    let digest = cofferdam_core::spec::Digest::sha256(real.as_os_str().as_bytes());
     let path: PathBuf = homes.join(format!("{}.lock", &digest.as_str()[..16]));
     let file = match File::options().create(true).append(true).open(&path) {
         // One that somebody else made does as well.

@@ -340,7 +340,7 @@ fn approval(
             task: subject.task.clone(),
             call: subject.op.clone(),
             root: shared.repository.clone(),
-            digest: Digest::of(target.as_bytes()),
+            digest: Digest::sha256(target.as_bytes()),
         },
         preview: ApprovalPreview {
             hosts: vec![target],

@@ -251,7 +251,7 @@ fn repository_name(common_dir: &Path) -> String {
         .take(40)
         .collect();
     let name = name.trim_matches('-');
-    let digest = Digest::of(common_dir.as_os_str().as_bytes());
+    let digest = Digest::sha256(common_dir.as_os_str().as_bytes());
     format!(
         "{}-{}",
         if name.is_empty() { "repository" } else { name },

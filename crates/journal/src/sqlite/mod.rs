@@ -195,6 +195,19 @@ impl Journal for SqliteJournal {
         self.content.adopt(file, written)
     }
 
+    fn put_content(&self, bytes: &[u8]) -> Result<ContentReference, JournalError> {
+        let content = Digest::of(bytes);
+        self.content.put(content.as_str(), bytes)?;
+        Ok(ContentReference {
+            content,
+            bytes: bytes.len() as u64,
+        })
+    }
+
+    fn keep_content(&self, digest: &Digest, bytes: &[u8]) -> Result<(), JournalError> {
+        self.content.put(digest.as_str(), bytes)
+    }
+
     fn remove_content(&self, digest: &Digest, beyond: u64) -> Result<bool, JournalError> {
         if crate::body::unhex(digest.as_str()).is_none() {
             return Ok(false);

@@ -168,7 +168,7 @@ impl Runtime {
             task: authority.task().or(subject.task.as_ref()).cloned(),
             call: subject.op.clone(),
             root: authority.root().clone(),
-            digest: cofferdam_core::spec::Digest::of(request),
+            digest: cofferdam_core::spec::Digest::sha256(request),
         };
         let remember = match operation {
             Operation::ChangeFile { path } => Some(RememberedWhat::File { path: path.clone() }),

@@ -337,7 +337,7 @@ fn digest(command: &RunCommand, input: Option<&[u8]>) -> Result<(Digest, Option<
         bytes.extend_from_slice(input);
         length = Some(input.len() as u64);
     }
-    Ok((Digest::of(&bytes), length))
+    Ok((Digest::sha256(&bytes), length))
 }
 
 /// Finds a sign in a command's output that it could not write.
