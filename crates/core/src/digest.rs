@@ -9,7 +9,12 @@
 //! both.
 
 use std::fmt::Write as _;
+use std::thread;
 
+use blake3::Hasher;
+use blake3::hazmat::{
+    ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -23,7 +28,12 @@ pub struct Digest(pub String);
 impl Digest {
     /// Digests content.
     pub fn of(bytes: &[u8]) -> Self {
-        Self::told(blake3::hash(bytes).as_bytes())
+        let hash = if bytes.len() < LARGE {
+            blake3::hash(bytes)
+        } else {
+            by_two(bytes)
+        };
+        Self::told(hash.as_bytes())
     }
 
     /// Digests a name, a request or a plan: what is compared with what an older version wrote.
@@ -48,6 +58,51 @@ impl Digest {
         }
         Self(text)
     }
+}
+
+/// Bytes from which a second thread pays.
+const LARGE: usize = 1024 * 1024;
+/// Bytes that are digested apart, and then put together as the function's own tree has them: a power
+/// of two, and many chunks, which the processor takes several at a time.
+const SUBTREE: usize = 256 * 1024;
+
+/// Digests by two threads.
+fn by_two(bytes: &[u8]) -> blake3::Hash {
+    let parts: Vec<&[u8]> = bytes.chunks(SUBTREE).collect();
+    let (first, second) = parts.split_at(parts.len() / 2);
+    let values = |parts: &[&[u8]], begin: usize| -> Vec<ChainingValue> {
+        let one = |(index, part): (usize, &&[u8])| {
+            Hasher::new()
+                .set_input_offset(((begin + index) * SUBTREE) as u64)
+                .update(part)
+                .finalize_non_root()
+        };
+        parts.iter().enumerate().map(one).collect()
+    };
+    let all = thread::scope(|scope| {
+        let beside = thread::Builder::new().spawn_scoped(scope, || values(second, first.len()));
+        let mut all = values(first, 0);
+        let rest = beside.ok().and_then(|thread| thread.join().ok());
+        all.extend(rest.unwrap_or_else(|| values(second, first.len())));
+        all
+    });
+    let (left, right) = all.split_at(left_of(all.len()));
+    merge_subtrees_root(&merged(left), &merged(right), Mode::Hash)
+}
+
+/// Puts the values of subtrees that follow each other together, one at least.
+fn merged(values: &[ChainingValue]) -> ChainingValue {
+    if let [one] = values {
+        return *one;
+    }
+    let (left, right) = values.split_at(left_of(values.len()));
+    merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
+}
+
+/// Tells how many of several lie to the left: as many as a full tree holds, and one at least to the
+/// right.
+const fn left_of(count: usize) -> usize {
+    count.next_power_of_two() / 2
 }
 
 impl std::fmt::Display for Digest {
@@ -124,6 +179,19 @@ mod tests {
             assert_eq!(sum.is(text), is_of, "{text}");
         }
         assert!(!Digest::of(b"abc").is_of(b"abd"));
+    }
+
+    #[test]
+    fn two_threads_find_what_one_does() {
+        let sizes = [0, 1, SUBTREE - 1, SUBTREE, SUBTREE + 1, 3 * SUBTREE + 5];
+        for size in sizes.map(|size| LARGE + size) {
+            let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            assert_eq!(by_two(&bytes), blake3::hash(&bytes), "{size}");
+            assert_eq!(
+                Digest::of(&bytes).as_str(),
+                blake3::hash(&bytes).to_hex().as_str()
+            );
+        }
     }
 
     #[test]

@@ -99,6 +99,8 @@ codes! {
     FolderNotEmpty = "folder_not_empty";
     /// The file, or what is in the folder, is more than is taken.
     FileTooLarge = "file_too_large";
+    /// The change adds more bytes than the policy allows file operations to add.
+    QuotaExceeded = "quota_exceeded";
     /// The file is not what was expected: somebody has changed it.
     FileConflict = "file_conflict";
     /// The file has to be read before it is changed.

@@ -120,6 +120,8 @@ event_types! {
     FILE_INTENDED = "file.intended";
     /// That was done, failed, or nobody knows. data: `{change_id, operation, path, status, changes[], problem}`.
     FILE_ENDED = "file.ended";
+    /// Older states of files that were kept for restoring went, the oldest first: there were more than are kept of one workspace. data: `{workspace, removed[{version, bytes, pos}], kept, kept_bytes}`.
+    FILE_EXPIRED = "file.expired";
     /// Files changed. data: `{command_id|task, added[], modified[], deleted[], renamed[]}`.
     FILE_CHANGED = "file.changed";
     /// Something at a protected name was put back. data: `{path, rule, what}`.

@@ -88,6 +88,10 @@ pub const TERMINAL_EVENT_MILLISECONDS: u64 = 100;
 pub const FILE_WRITE_BYTES: u64 = 64 * 1024 * 1024;
 /// Most bytes of a file that is read through the file door.
 pub const FILE_READ_BYTES: u64 = 100 * 1024 * 1024;
+/// Most older states of files that are kept of one workspace.
+pub const FILE_VERSIONS: usize = 500;
+/// Most bytes of them together.
+pub const FILE_VERSIONS_BYTES: u64 = 1024 * 1024 * 1024;
 /// Most bytes of a text that a result shows of a file before and after a change.
 pub const FILE_TEXT_BYTES: u64 = 64 * 1024;
 /// Most files that are read at once.

@@ -17,7 +17,7 @@ use cofferdam_sandbox::ControlTrees;
 use serde_json::Value;
 
 use crate::enclosure::Enclosure;
-use crate::files::DigestMemo;
+use crate::files::{DigestMemo, Ledgers};
 use crate::network::{NetworkOptions, NetworkState};
 use crate::ports::{Lookouts, PortHook};
 use crate::provider;
@@ -65,6 +65,7 @@ struct Inner {
     network: NetworkState,
     lookouts: Lookouts,
     digests: DigestMemo,
+    ledgers: Ledgers,
     control_trees: OnceLock<ControlTrees>,
 }
 
@@ -137,6 +138,7 @@ impl Plane {
                 )
             }
         };
+        let ledgers = Ledgers::new(data.as_ref().map(DataDir::path));
         Ok(Self(Arc::new(Inner {
             data,
             journal,
@@ -153,6 +155,7 @@ impl Plane {
             network: NetworkState::default(),
             lookouts: Lookouts::default(),
             digests: DigestMemo::default(),
+            ledgers,
             control_trees: OnceLock::new(),
         })))
     }
@@ -213,6 +216,11 @@ impl Plane {
     /// Gives the digests of files that were read.
     pub(crate) fn digests(&self) -> &DigestMemo {
         &self.0.digests
+    }
+
+    /// Gives what the file door has done to workspaces.
+    pub(crate) fn ledgers(&self) -> &Ledgers {
+        &self.0.ledgers
     }
 
     pub(crate) fn network(&self) -> &NetworkState {

@@ -112,6 +112,11 @@ pub enum FileRequest {
         /// Whether something there is replaced.
         replace: bool,
     },
+    /// Brings the names in a directory to the disk; answered by `Done`.
+    Sync {
+        /// Which one.
+        directory: Bytes,
+    },
     /// Gives a temporary file up; answered by `Done`.
     Discard {
         /// Which one.
@@ -325,6 +330,10 @@ impl Worker {
                 replace,
             } => {
                 root.commit(taken(&mut self.temporaries, token)?, &path, replace)?;
+                FileReply::Done
+            }
+            FileRequest::Sync { directory } => {
+                root.sync(&directory)?;
                 FileReply::Done
             }
             FileRequest::Discard { token } => {

@@ -435,6 +435,18 @@ impl Root {
         })
     }
 
+    /// Brings the names in a directory to the disk.
+    pub fn sync(&self, directory: &[u8]) -> Result<(), SandboxError> {
+        let directory = if directory.is_empty() {
+            b"."
+        } else {
+            directory
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let file = self.resolve_real(directory, flags, Mode::empty())?;
+        rustix::fs::fsync(file).map_err(failed(directory))
+    }
+
     /// Gives a temporary file up.
     pub fn discard(&self, temporary: Temporary) {
         if let Some(named) = &temporary.named {

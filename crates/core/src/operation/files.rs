@@ -251,6 +251,10 @@ pub struct WriteFile {
     /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_digest: Option<Digest>,
+    /// Whether the answer comes only when the file and its name have reached the disk, so that they
+    /// outlive a loss of power; it takes the time that the disk takes.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 /// Edits a file (E4): 1 to 100 groups, each on the result of those before it, all or nothing.
@@ -268,6 +272,10 @@ pub struct EditFile {
     /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_digest: Option<Digest>,
+    /// Whether the answer comes only when the file and its name have reached the disk, so that they
+    /// outlive a loss of power; it takes the time that the disk takes.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 /// A state of a file.
@@ -309,6 +317,19 @@ pub struct FileWritten {
     /// What became of each group; for an edit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<ReplacementDetail>,
+    /// What counts against the quota, where the policy sets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaUse>,
+}
+
+/// How much file operations have added to a workspace, of what they may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaUse {
+    /// Bytes that its files hold more than before, by what file operations did.
+    pub used_bytes: u64,
+    /// How many the policy allows (`limits.files`).
+    pub limit_bytes: u64,
 }
 
 /// Names one path (E6): a file or folder to be made or removed.
@@ -356,6 +377,9 @@ pub struct FilesChanged {
     pub change_id: String,
     /// Every path that was touched, in order, those within a folder too.
     pub changes: Vec<PathChange>,
+    /// What counts against the quota, where the policy sets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaUse>,
 }
 
 /// What happened at one path.
@@ -507,6 +531,13 @@ pub struct FileBounds {
     pub written_bytes: u64,
     /// Most bytes of a file that is read.
     pub read_bytes: u64,
+    /// Most bytes that the files of the workspace may hold more than before, by what is done through
+    /// the door; `None` is no bound.
+    pub quota_bytes: Option<u64>,
+    /// Most older states of files that are kept of the workspace; the newest always is.
+    pub versions: usize,
+    /// Most bytes of them together.
+    pub version_bytes: u64,
 }
 
 impl Default for FileBounds {
@@ -514,6 +545,9 @@ impl Default for FileBounds {
         Self {
             written_bytes: limits::FILE_WRITE_BYTES,
             read_bytes: limits::FILE_READ_BYTES,
+            quota_bytes: None,
+            versions: limits::FILE_VERSIONS,
+            version_bytes: limits::FILE_VERSIONS_BYTES,
         }
     }
 }

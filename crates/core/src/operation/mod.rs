@@ -33,7 +33,7 @@ pub use environment::{
 pub use files::{
     DeleteFolder, EditFile, Encoding, EntryKind, FileBounds, FileRead, FileVersion, FileWritten,
     FilesChanged, FilesRead, FolderEntry, FolderListing, KeptFile, ListFolder, Media, OneOfMany,
-    OnePath, PathAccess, PathChange, PathChangeKind, PathValidate, PathVerdict, ReadFile,
+    OnePath, PathAccess, PathChange, PathChangeKind, PathValidate, PathVerdict, QuotaUse, ReadFile,
     ReadFiles, ReadKind, RenameFile, RestoreFile, Segment, WriteFile, WriteMode,
 };
 pub use mode::{GetMode, Mode, ModeView, SetMode, SubmitPlan};

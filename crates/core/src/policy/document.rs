@@ -236,6 +236,10 @@ pub struct LimitDocument {
     /// Bytes of one output stream that are kept; more is counted and dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<ByteSize>,
+    /// Bytes that the files of the workspace may hold more than before, by what file operations do;
+    /// what commands write does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<ByteSize>,
     /// Bytes written to disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<ByteSize>,

@@ -183,6 +183,9 @@ pub struct EffectiveLimits {
     pub idle: Option<Sourced<Seconds>>,
     /// Bytes of one output stream that are kept.
     pub output: Option<Sourced<ByteSize>>,
+    /// Bytes that file operations may add to the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Sourced<ByteSize>>,
 }
 
 /// The exceptions in effect.

@@ -242,6 +242,7 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
         set_limit(&mut policy.limits.wall, limits.wall, layer);
         set_limit(&mut policy.limits.idle, limits.idle, layer);
         set_limit(&mut policy.limits.output, limits.output, layer);
+        set_limit(&mut policy.limits.files, limits.files, layer);
     }
     if let Some(allow) = &document.allow {
         let own = &mut policy.allow;
@@ -399,6 +400,7 @@ fn hold_ceiling(
                 over("limits.wall", exceeds(own.wall, limits.wall)),
                 over("limits.idle", exceeds(own.idle, limits.idle)),
                 over("limits.output", exceeds(own.output, limits.output)),
+                over("limits.files", exceeds(own.files, limits.files)),
             ]
             .into_iter()
             .flatten()

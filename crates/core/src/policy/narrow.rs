@@ -240,6 +240,7 @@ pub(super) fn narrow(
         narrower.bound("limits.wall", &mut own.wall, limits.wall);
         narrower.bound("limits.idle", &mut own.idle, limits.idle);
         narrower.bound("limits.output", &mut own.output, limits.output);
+        narrower.bound("limits.files", &mut own.files, limits.files);
     }
     if let Some(allow) = &document.allow {
         let own = &mut policy.allow;

@@ -87,17 +87,18 @@ impl Scene<'_> {
     }
 }
 
-fn write(path: &str, content: &str) -> WriteFile {
+pub(super) fn write(path: &str, content: &str) -> WriteFile {
     WriteFile {
         path: BytePath::from(path),
         content: content.to_owned(),
         encoding: Encoding::Utf8,
         mode: WriteMode::Write,
         expected_digest: None,
+        durable: false,
     }
 }
 
-fn edit(path: &str, old: &str, new: &str) -> EditFile {
+pub(super) fn edit(path: &str, old: &str, new: &str) -> EditFile {
     EditFile {
         path: BytePath::from(path),
         replacements: vec![Replacement {
@@ -107,25 +108,26 @@ fn edit(path: &str, old: &str, new: &str) -> EditFile {
         }],
         ambiguous: AmbiguousMatch::Refuse,
         expected_digest: None,
+        durable: false,
     }
 }
 
-fn one(path: &str) -> OnePath {
+pub(super) fn one(path: &str) -> OnePath {
     OnePath {
         path: BytePath::from(path),
     }
 }
 
-fn text(door: &FileDoor<'_>, path: &str) -> Result<String, String> {
+pub(super) fn text(door: &FileDoor<'_>, path: &str) -> Result<String, String> {
     let read = door.read(&ReadFile::whole(path)).map_err(told)?;
     read.content.ok_or_else(|| "no content".to_owned())
 }
 
-fn told(problem: Problem) -> String {
+pub(super) fn told(problem: Problem) -> String {
     format!("{}: {problem}", problem.code.as_str())
 }
 
-fn refused<T: std::fmt::Debug>(
+pub(super) fn refused<T: std::fmt::Debug>(
     outcome: Result<T, Problem>,
     wanted: ErrorCode,
 ) -> Result<(), String> {

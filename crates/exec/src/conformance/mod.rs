@@ -13,6 +13,7 @@
 //! ```
 
 mod commands;
+mod file_bounds;
 mod files;
 mod search;
 mod sessions;
@@ -130,6 +131,7 @@ pub fn run_all(candidate: &Candidate) -> Vec<Report> {
         commands::CHECKS,
         sessions::CHECKS,
         files::CHECKS,
+        file_bounds::CHECKS,
         search::CHECKS,
         streams::CHECKS,
         terminals::CHECKS,

@@ -34,6 +34,7 @@ fn put(scene: &Scene<'_>, path: &str, content: &str) -> Result<(), String> {
         encoding: Encoding::Utf8,
         mode: WriteMode::Write,
         expected_digest: None,
+        durable: false,
     };
     door.and_then(|door| door.write(write))
         .map(drop)

@@ -42,8 +42,16 @@ impl ChangeKind {
     }
 }
 
-/// The paths of a change, and the bytes of one file before and after.
-pub(super) type About<'a> = (&'a [BytePath], Option<(&'a [u8], &'a [u8])>);
+/// What is known of a change before it is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct About<'a> {
+    /// Its paths.
+    pub(super) paths: &'a [BytePath],
+    /// The bytes of one file before and after.
+    pub(super) bytes: Option<(&'a [u8], &'a [u8])>,
+    /// How many bytes it adds at most.
+    pub(super) growth: u64,
+}
 
 impl FileDoor<'_> {
     /// Asks whoever stands in the door, tells the journal what is to be done, does it, and tells what
@@ -55,25 +63,13 @@ impl FileDoor<'_> {
         &self,
         kind: ChangeKind,
         path: &BytePath,
-        (paths, bytes): About<'_>,
+        about: About<'_>,
         change: impl FnOnce(&mut Vec<PathChange>) -> Result<T, Problem>,
     ) -> Result<(T, FilesChanged), Problem> {
-        if let Some(gate) = self.gate {
-            gate.pass(FileIntent {
-                operation: kind.as_str(),
-                paths,
-                bytes,
-            })?;
-        }
-        let (milliseconds, random) = self.plane.ambient().id_parts();
-        let change_id = ChangeId::new(milliseconds, random);
-        let intent = json!({
-            "change_id": change_id,
-            "lease": self.plane.lease(),
-            "operation": kind.as_str(),
-            "path": path,
-        });
-        self.record(event_type::FILE_INTENDED, Severity::Debug, intent)?;
+        let reserved = self.reserve(about.growth)?;
+        let change_id = self.intend(kind, path, about).inspect_err(|_| {
+            self.release(&reserved);
+        })?;
         let mut changes = Vec::new();
         let outcome = change(&mut changes);
         let (status, severity) = match &outcome {
@@ -88,18 +84,43 @@ impl FileDoor<'_> {
             "changes": changes,
             "problem": outcome.as_ref().err(),
         });
-        self.record(event_type::FILE_ENDED, severity, ended)?;
+        let pos = self.record(event_type::FILE_ENDED, severity, ended)?;
+        let quota = self.enter(&reserved, &changes, pos);
         let changed = FilesChanged {
             change_id: change_id.to_string(),
             changes,
+            quota,
         };
         outcome.map(|value| (value, changed))
     }
 
-    fn record(&self, kind: &str, severity: Severity, data: Value) -> Result<(), Problem> {
-        self.plane
-            .record(&self.subject, kind, severity, data)
-            .map(drop)
+    fn intend(
+        &self,
+        kind: ChangeKind,
+        path: &BytePath,
+        about: About<'_>,
+    ) -> Result<ChangeId, Problem> {
+        if let Some(gate) = self.gate {
+            gate.pass(FileIntent {
+                operation: kind.as_str(),
+                paths: about.paths,
+                bytes: about.bytes,
+            })?;
+        }
+        let (milliseconds, random) = self.plane.ambient().id_parts();
+        let change_id = ChangeId::new(milliseconds, random);
+        let intent = json!({
+            "change_id": change_id,
+            "lease": self.plane.lease(),
+            "operation": kind.as_str(),
+            "path": path,
+        });
+        self.record(event_type::FILE_INTENDED, Severity::Debug, intent)?;
+        Ok(change_id)
+    }
+
+    fn record(&self, kind: &str, severity: Severity, data: Value) -> Result<u64, Problem> {
+        self.plane.record(&self.subject, kind, severity, data)
     }
 }
 

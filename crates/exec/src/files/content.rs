@@ -84,11 +84,17 @@ pub(super) fn length_of(pieces: &[&[u8]]) -> u64 {
 }
 
 /// Writes a whole file, from its beginning.
-pub(super) fn write_all(file: OwnedFd, pieces: &[&[u8]], path: &BytePath) -> Result<(), Problem> {
+pub(super) fn write_all(
+    file: OwnedFd,
+    pieces: &[&[u8]],
+    is_durable: bool,
+    path: &BytePath,
+) -> Result<(), Problem> {
     let mut file = File::from(file);
     file.seek(SeekFrom::Start(0))
         .and_then(|_| pieces.iter().try_for_each(|piece| file.write_all(piece)))
         .and_then(|()| file.set_len(length_of(pieces)))
+        .and_then(|()| if is_durable { file.sync_all() } else { Ok(()) })
         .map_err(|error| io(path, "write", &error))
 }
 

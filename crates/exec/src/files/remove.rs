@@ -9,7 +9,7 @@ use cofferdam_keeper::{FileReply, FileRequest};
 use cofferdam_sandbox::{FileKind, Metadata};
 use rustix::io::Errno;
 
-use super::change::ChangeKind;
+use super::change::{About, ChangeKind};
 use super::content::keep;
 use super::path::{Located, Real};
 use super::write::change;
@@ -38,7 +38,11 @@ impl FileDoor<'_> {
         };
         let bytes = (shown.as_ref()).map(|shown| (shown.bytes.as_slice(), [].as_slice()));
         let paths = [at.absolute()];
-        let about = (paths.as_slice(), bytes);
+        let about = About {
+            paths: &paths,
+            bytes,
+            growth: 0,
+        };
         let ((), changed) = self.tell(ChangeKind::DeleteFile, &request.path, about, |changes| {
             if let Some(shown) = &shown {
                 self.still(&at, Some(&self.digest_to_act(shown)))?;
@@ -72,7 +76,10 @@ impl FileDoor<'_> {
             self.walk(&at, &mut all)?;
         }
         let paths = [at.absolute()];
-        let about = (paths.as_slice(), None);
+        let about = About {
+            paths: &paths,
+            ..About::default()
+        };
         let ((), changed) =
             self.tell(ChangeKind::DeleteFolder, &request.path, about, |changes| {
                 for (place, metadata) in all.iter().rev() {
@@ -102,7 +109,10 @@ impl FileDoor<'_> {
         self.may_change(&to)
             .map_err(|problem| problem.with_field("new_path"))?;
         let paths = [from.absolute(), to.absolute()];
-        let about = (paths.as_slice(), None);
+        let about = About {
+            paths: &paths,
+            ..About::default()
+        };
         let ((), changed) = self.tell(ChangeKind::RenameFile, &request.path, about, |changes| {
             self.make_parents(&to, changes)?;
             self.rename_one(&from, &to, changes)

@@ -8,7 +8,7 @@ use cofferdam_journal::Query;
 use serde_json::json;
 
 use super::FileDoor;
-use super::change::ChangeKind;
+use super::change::{About, ChangeKind};
 use super::path::Located;
 use super::write::change;
 
@@ -29,7 +29,12 @@ impl FileDoor<'_> {
             .first()
             .map_or_else(BytePath::default, |one| one.path.clone());
         let paths: Vec<BytePath> = changes.iter().map(|one| one.path.clone()).collect();
-        let ((), changed) = self.tell(ChangeKind::RestoreFile, &path, (&paths, None), |told| {
+        let about = About {
+            paths: &paths,
+            bytes: None,
+            growth: steps.iter().map(Step::growth).sum(),
+        };
+        let ((), changed) = self.tell(ChangeKind::RestoreFile, &path, about, |told| {
             for step in &steps {
                 self.take_step(step, told)?;
             }
@@ -99,12 +104,22 @@ impl FileDoor<'_> {
                     return Err(conflict());
                 }
                 Ok(match &one.before {
-                    Some(before) => Step::Write(at, self.kept(before)?, before.clone()),
-                    None => Step::Remove(at, one.after.clone()),
+                    Some(before) => Step::Write {
+                        bytes: self.kept(before)?,
+                        kept: before.clone(),
+                        replaced: found.map_or(0, |found| found.size),
+                        at,
+                    },
+                    None => Step::Remove(at, found.map_or(0, |found| found.mode)),
                 })
             }
             PathChangeKind::FileDeleted => match (&one.before, found) {
-                (Some(before), None) => Ok(Step::Write(at, self.kept(before)?, before.clone())),
+                (Some(before), None) => Ok(Step::Write {
+                    bytes: self.kept(before)?,
+                    kept: before.clone(),
+                    replaced: 0,
+                    at,
+                }),
                 _ => Err(conflict()),
             },
             PathChangeKind::FolderDeleted if found.is_none() => Ok(Step::MakeFolder(at)),
@@ -144,13 +159,15 @@ impl FileDoor<'_> {
 
     fn take_step(&self, step: &Step, told: &mut Vec<PathChange>) -> Result<(), Problem> {
         match step {
-            Step::Write(at, bytes, kept) => {
+            Step::Write {
+                at, bytes, kept, ..
+            } => {
                 let old = self.look(at)?;
                 let before = old
                     .map(|old| self.keep_standing(at, old.mode))
                     .transpose()?;
                 self.make_parents(at, told)?;
-                self.replace(at, old.as_ref(), Some(kept.mode), &[bytes])?;
+                self.replace(at, old.as_ref(), Some(kept.mode), &[bytes], false)?;
                 if let Some(visits) = &self.terms.visits {
                     visits.forget(&self.on_host(at));
                 }
@@ -161,9 +178,10 @@ impl FileDoor<'_> {
                 };
                 told.push(change(at, kind, before, Some(kept.clone())));
             }
-            Step::Remove(at, after) => {
+            Step::Remove(at, mode) => {
+                let kept = self.keep_standing(at, *mode)?;
                 self.unlink(at, false)?;
-                told.push(change(at, PathChangeKind::FileDeleted, after.clone(), None));
+                told.push(change(at, PathChangeKind::FileDeleted, Some(kept), None));
             }
             Step::MakeFolder(at) => {
                 if self.look(at)?.is_none() {
@@ -183,9 +201,28 @@ impl FileDoor<'_> {
 
 /// One thing that is done to bring a path back.
 enum Step {
-    Write(Located, Vec<u8>, KeptFile),
-    Remove(Located, Option<KeptFile>),
+    Write {
+        at: Located,
+        bytes: Vec<u8>,
+        kept: KeptFile,
+        /// Bytes of what stands there now.
+        replaced: u64,
+    },
+    /// The file and its permission bits.
+    Remove(Located, u32),
     MakeFolder(Located),
     RemoveFolder(Located),
     Rename(Located, Located),
+}
+
+impl Step {
+    /// How many bytes it adds.
+    fn growth(&self) -> u64 {
+        match self {
+            Self::Write {
+                bytes, replaced, ..
+            } => (bytes.len() as u64).saturating_sub(*replaced),
+            _ => 0,
+        }
+    }
 }

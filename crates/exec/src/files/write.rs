@@ -16,7 +16,7 @@ use cofferdam_sandbox::{Create, FileKind, Metadata, OpenHow};
 use rustix::fs::Mode;
 use serde_json::json;
 
-use super::change::ChangeKind;
+use super::change::{About, ChangeKind};
 use super::content::{Whole, digest_beside, keep, length_of, take, too_large, version, write_all};
 use super::path::{Located, Real};
 use super::{FileDoor, worker};
@@ -25,6 +25,15 @@ use super::{FileDoor, worker};
 const FILE_MODE: u32 = 0o666;
 /// Permission bits of a folder that is made, before the mask of the worker.
 const FOLDER_MODE: u32 = 0o777;
+
+/// How a file is put in its place.
+#[derive(Clone, Copy)]
+struct HowPut {
+    /// What was there stays, and more follows it.
+    keeps_old: bool,
+    /// Nothing is answered before it has reached the disk.
+    is_durable: bool,
+}
 
 /// A file as it is before a change.
 struct Before {
@@ -88,11 +97,15 @@ impl FileDoor<'_> {
         let must_be_read = request.mode == WriteMode::Write;
         let before = self.before(&path, request.expected_digest.as_ref(), must_be_read)?;
         let all: [&[u8]; 2] = [&before.bytes, &content];
+        let how = HowPut {
+            keeps_old: !must_be_read,
+            is_durable: request.durable,
+        };
         let pieces = match request.mode {
             WriteMode::Write => &all[1..],
             WriteMode::Append => &all,
         };
-        self.put(ChangeKind::WriteFile, &path, &before, pieces, !must_be_read)
+        self.put(ChangeKind::WriteFile, &path, &before, pieces, how)
     }
 
     /// Edits a file: all groups, in order, or none.
@@ -135,7 +148,11 @@ impl FileDoor<'_> {
                     "write_performed": false,
                 }))
         })?;
-        let written = self.put(ChangeKind::EditFile, path, &before, &edited.pieces(), false)?;
+        let how = HowPut {
+            keeps_old: false,
+            is_durable: request.durable,
+        };
+        let written = self.put(ChangeKind::EditFile, path, &before, &edited.pieces(), how)?;
         let count = |of: fn(&cofferdam_core::file::ReplacementDetail) -> u64| {
             Some(edited.details.iter().map(of).sum())
         };
@@ -164,7 +181,11 @@ impl FileDoor<'_> {
         }
         self.may_change(&at)?;
         let paths = [at.absolute()];
-        let about = (paths.as_slice(), Some(([].as_slice(), [].as_slice())));
+        let about = About {
+            paths: &paths,
+            bytes: Some((&[], &[])),
+            growth: 0,
+        };
         let ((), changed) = self.tell(ChangeKind::CreateFile, path, about, |changes| {
             self.make_parents(&at, changes)?;
             let how = OpenHow::Write {
@@ -213,7 +234,10 @@ impl FileDoor<'_> {
         }
         self.may_change(&at)?;
         let paths = [at.absolute()];
-        let about = (paths.as_slice(), None);
+        let about = About {
+            paths: &paths,
+            ..About::default()
+        };
         let ((), changed) = self.tell(ChangeKind::CreateFolder, path, about, |changes| {
             self.make_parents(&at, changes)?;
             self.make_folder(&at, changes)
@@ -262,7 +286,7 @@ impl FileDoor<'_> {
         path: &BytePath,
         before: &Before,
         pieces: &[&[u8]],
-        keeps_old: bool,
+        how: HowPut,
     ) -> Result<FileWritten, Problem> {
         let most = self.terms.bounds.written_bytes;
         let length = length_of(pieces);
@@ -281,12 +305,17 @@ impl FileDoor<'_> {
             .map(|(metadata, digest)| keep(journal, digest, &before.bytes, metadata.mode))
             .transpose()?;
         let paths = [before.at.absolute()];
-        let about = (paths.as_slice(), Some((before.bytes.as_slice(), &*shown)));
+        let about = About {
+            paths: &paths,
+            bytes: Some((&before.bytes, &shown)),
+            growth: length.saturating_sub(before.bytes.len() as u64),
+        };
         let (new, changed) = self.tell(kind, path, about, |changes| {
             self.still(&before.at, before.digest.as_ref())?;
             self.make_parents(&before.at, changes)?;
             let (digest, mode) = digest_beside(pieces, || {
-                self.replace(&before.at, before.metadata.as_ref(), None, pieces)
+                let old = before.metadata.as_ref();
+                self.replace(&before.at, old, None, pieces, how.is_durable)
             });
             let new = KeptFile {
                 digest,
@@ -299,7 +328,7 @@ impl FileDoor<'_> {
                 .terms
                 .visits
                 .as_ref()
-                .filter(|_| had_seen || !keeps_old)
+                .filter(|_| had_seen || !how.keeps_old)
             {
                 visits.see(self.on_host(&before.at), new.digest.clone());
             }
@@ -309,6 +338,9 @@ impl FileDoor<'_> {
                 PathChangeKind::FileCreated
             };
             changes.push(change(&before.at, kind, old.clone(), Some(new.clone())));
+            if how.is_durable {
+                self.sync_above(&before.at)?;
+            }
             Ok(new)
         })?;
         let masker = self.plane.masker();
@@ -322,6 +354,7 @@ impl FileDoor<'_> {
             replacements: None,
             found_matches: None,
             details: Vec::new(),
+            quota: changed.quota,
         })
     }
 
@@ -333,6 +366,7 @@ impl FileDoor<'_> {
         old: Option<&Metadata>,
         wanted: Option<u32>,
         pieces: &[&[u8]],
+        is_durable: bool,
     ) -> Result<u32, Problem> {
         let folder = at
             .parent()
@@ -348,7 +382,7 @@ impl FileDoor<'_> {
                 "a file worker gave no file to write to",
             ));
         };
-        let filled = fill(at, file, old, mode, pieces);
+        let filled = fill(at, file, old, mode, pieces, is_durable);
         let end = match &filled {
             Ok(_) => FileRequest::Commit {
                 token,
@@ -361,6 +395,17 @@ impl FileDoor<'_> {
         let mode = filled?;
         ended?;
         Ok(mode)
+    }
+
+    /// Brings the names in the folder above a place to the disk.
+    fn sync_above(&self, at: &Located) -> Result<(), Problem> {
+        let Some(folder) = at.parent() else {
+            return Ok(());
+        };
+        let request = FileRequest::Sync {
+            directory: folder.relative().to_vec(),
+        };
+        self.ask(at, &request).map(drop)
     }
 
     /// Makes the folders above a place that are not there.
@@ -407,6 +452,7 @@ fn fill(
     old: Option<&Metadata>,
     mode: Option<u32>,
     pieces: &[&[u8]],
+    is_durable: bool,
 ) -> Result<u32, Problem> {
     let failed = |errno: rustix::io::Errno| worker::refused(at.shown(), errno.raw_os_error());
     if let Some(mode) = mode {
@@ -424,7 +470,7 @@ fn fill(
                 .with_hint("a new file would belong to another owner; write it with a command")
         })?;
     }
-    write_all(file, pieces, at.shown())?;
+    write_all(file, pieces, is_durable, at.shown())?;
     Ok(made.st_mode & 0o777)
 }
 

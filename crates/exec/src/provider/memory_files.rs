@@ -133,6 +133,10 @@ impl Tree {
                 self.commit(*token, path, *replace)?;
                 FileReply::Done
             }
+            FileRequest::Sync { directory } => {
+                self.is_folder(directory)?;
+                FileReply::Done
+            }
             FileRequest::Discard { token } => {
                 self.temporaries.remove(token);
                 FileReply::Done

@@ -11,9 +11,9 @@ use cofferdam_core::decide::{self, Ground, Operation, Verdict};
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::operation::{
-    DeleteFolder, EditFile, FileRead, FileWritten, FilesChanged, FilesRead, FilesSearched,
-    FolderListing, ListFolder, OnePath, PathValidate, PathVerdict, ReadFile, ReadFiles, RenameFile,
-    RestoreFile, SearchFiles, WriteFile,
+    DeleteFolder, EditFile, FileBounds, FileRead, FileWritten, FilesChanged, FilesRead,
+    FilesSearched, FolderListing, ListFolder, OnePath, PathValidate, PathVerdict, ReadFile,
+    ReadFiles, RenameFile, RestoreFile, SearchFiles, WriteFile,
 };
 use cofferdam_core::outcome::Status;
 use cofferdam_exec::{Control, FileDoor, FileTerms, FileVisits};
@@ -349,11 +349,15 @@ impl Runtime {
         let plan = open
             .files
             .get_or_init(|| FilePlan::of(&open.spec, &open.resolved));
+        let quota = open.resolved.policy.limits.files;
         let terms = FileTerms {
+            bounds: FileBounds {
+                quota_bytes: quota.map(|quota| quota.value.0),
+                ..FileBounds::default()
+            },
             denied: plan.denied.clone(),
             opened: plan.opened.clone(),
             visits: (!is_owner).then(|| Arc::clone(&self.files.visits)),
-            ..FileTerms::default()
         };
         let enclosure = self.pool.standing(&plan.spec, &plan.hash, open.requested)?;
         let door = enclosure.files(subject, terms)?;

@@ -100,6 +100,7 @@ fn write(path: &str, content: &str) -> WriteFile {
         encoding: Encoding::Utf8,
         mode: WriteMode::Write,
         expected_digest: None,
+        durable: false,
     }
 }
 
@@ -113,6 +114,7 @@ fn edit(path: &str, old: &str, new: &str) -> EditFile {
         }],
         ambiguous: AmbiguousMatch::default(),
         expected_digest: None,
+        durable: false,
     }
 }
 

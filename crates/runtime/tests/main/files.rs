@@ -6,11 +6,11 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::event_type;
 use cofferdam_core::file::Replacement;
 use cofferdam_core::operation::{
-    DeleteFolder, EditFile, Encoding, ListFolder, OnePath, PathAccess, PathValidate, ReadFile,
-    RenameFile, RestoreFile, WriteFile, WriteMode,
+    DeleteFolder, EditFile, Encoding, ListFolder, OnePath, PathAccess, PathValidate, QuotaUse,
+    ReadFile, RenameFile, RestoreFile, WriteFile, WriteMode,
 };
-use cofferdam_core::policy::ProviderChoice;
-use cofferdam_core::spec::Access;
+use cofferdam_core::policy::{ByteSize, LimitDocument, ProviderChoice};
+use cofferdam_core::spec::{Access, Digest};
 use cofferdam_exec::Control;
 use cofferdam_runtime::{FileRequest, FrontDoor, PolicyRequest, Runtime};
 
@@ -40,6 +40,7 @@ fn write(path: &str, content: &str) -> WriteFile {
         encoding: Encoding::Utf8,
         mode: WriteMode::Write,
         expected_digest: None,
+        durable: false,
     }
 }
 
@@ -53,6 +54,7 @@ fn edit(path: &str, old: &str, new: &str) -> EditFile {
         }],
         ambiguous: cofferdam_core::file::AmbiguousMatch::default(),
         expected_digest: None,
+        durable: false,
     }
 }
 
@@ -282,6 +284,52 @@ fn row_39_a_change_is_taken_back_also_after_a_restart() {
     }
     assert_eq!(desk.read("a.txt"), "one\n");
     assert_eq!(desk.read("b.txt"), "b\nb\nb\nb\n");
+}
+
+#[test]
+fn row_38_the_quota_of_the_policy_holds_also_after_a_restart() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let mut who = protocol(&desk);
+    who.policy.owner.limits = Some(LimitDocument {
+        files: Some(ByteSize(10)),
+        ..LimitDocument::default()
+    });
+    let written = runtime.write_file(&who, write("new", "0123456"));
+    let quota = written.expect("written").quota;
+    let wanted = QuotaUse {
+        used_bytes: 7,
+        limit_bytes: 10,
+    };
+    assert_eq!(quota, Some(wanted));
+    drop(runtime);
+    let runtime = desk.runtime();
+    let refused = runtime.write_file(&who, write("newer", "0123"));
+    assert_eq!(code(refused), ErrorCode::QuotaExceeded);
+    assert!(!desk.repo.join("newer").exists());
+    let changed = runtime.delete_file(&who, &one("new")).expect("removed");
+    assert_eq!(changed.quota.map(|quota| quota.used_bytes), Some(0));
+    runtime
+        .write_file(&who, write("newer", "0123456789"))
+        .expect("written");
+}
+
+#[test]
+fn row_34_a_file_is_expected_by_its_sha256_too() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let who = protocol(&desk);
+    let expecting = |digest| WriteFile {
+        expected_digest: Some(digest),
+        ..write("a.txt", "two\n")
+    };
+    let refused = runtime.write_file(&who, expecting(Digest::sha256(b"two\n")));
+    assert_eq!(code(refused), ErrorCode::FileConflict);
+    let written = runtime.write_file(&who, expecting(Digest::sha256(b"one\n")));
+    assert_eq!(
+        written.expect("written").new_file.digest,
+        Digest::of(b"two\n")
+    );
 }
 
 #[test]

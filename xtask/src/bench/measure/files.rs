@@ -145,6 +145,7 @@ pub(super) fn subjects(
                         encoding: Encoding::Utf8,
                         mode: WriteMode::Write,
                         expected_digest: None,
+                        durable: false,
                     };
                     let door = enclosure.files(&Subject::default(), FileTerms::default())?;
                     let start = Instant::now();
@@ -183,6 +184,7 @@ pub(super) fn subjects(
                         }],
                         ambiguous: AmbiguousMatch::default(),
                         expected_digest: None,
+                        durable: false,
                     })
                     .map(drop)
                 })
