@@ -15,7 +15,8 @@ pub struct Replacement {
     /// The text as it stands in the file; must not be empty. In a file whose lines end in two bytes,
     /// a text with plain line feeds is found too, and the new text gets the file's ends of lines.
     pub old_string: String,
-    /// The text that takes its place; must differ.
+    /// The text that takes its place; must differ. Where it adds lines within one line, they end as
+    /// that one does.
     pub new_string: String,
     /// Whether every occurrence is replaced.
     #[serde(default)]
@@ -142,6 +143,18 @@ pub struct Edited<'a> {
 struct Replaced {
     places: Vec<Range<usize>>,
     new: Vec<u8>,
+    /// The same with ends of lines of two bytes, and the places that it takes.
+    other: Option<(Vec<u8>, Vec<bool>)>,
+}
+
+impl Replaced {
+    /// Lends what takes a place.
+    fn new_at(&self, index: usize) -> &[u8] {
+        match &self.other {
+            Some((other, places)) if places[index] => other,
+            _ => &self.new,
+        }
+    }
 }
 
 impl Edited<'_> {
@@ -152,9 +165,9 @@ impl Edited<'_> {
         };
         let mut pieces = Vec::with_capacity(2 * last.places.len() + 1);
         let mut from = 0;
-        for place in &last.places {
+        for (index, place) in last.places.iter().enumerate() {
             pieces.push(&self.text[from..place.start]);
-            pieces.push(last.new.as_slice());
+            pieces.push(last.new_at(index));
             from = place.end;
         }
         pieces.push(&self.text[from..]);
@@ -220,18 +233,26 @@ pub fn edit<'a>(
             found.places.truncate(1);
         }
         let gone: u64 = found.places.iter().map(|place| place.len() as u64).sum();
-        let come = (found.places.len() * found.new.len()) as u64;
+        let other = following_neighbours(text, group, &found);
+        let is_other = other.is_some();
+        let replaced = Replaced {
+            places: found.places,
+            new: found.new,
+            other,
+        };
+        let places = &replaced.places;
+        let come: u64 = (0..places.len())
+            .map(|index| replaced.new_at(index).len() as u64)
+            .sum();
         if text.len() as u64 + come - gone > most_bytes {
             return Err(failed(EditFailureReason::TooLarge { limit: most_bytes }));
         }
         edited.details.push(ReplacementDetail {
-            replacements: found.places.len() as u64,
+            replacements: places.len() as u64,
+            line_ends_converted: told.line_ends_converted || is_other,
             ..told
         });
-        edited.last = Some(Replaced {
-            places: found.places,
-            new: found.new,
-        });
+        edited.last = Some(replaced);
     }
     Ok(edited)
 }
@@ -273,6 +294,35 @@ fn find(text: &[u8], group: &Replacement) -> Result<Found, EditFailureReason> {
     Err(EditFailureReason::NotFound {
         close: close_match(text, &group.old_string),
     })
+}
+
+/// Where lines are added within a line that ends in two bytes, they end so, too: gives the new text as
+/// it is then, and which of the places take it.
+fn following_neighbours(
+    text: &[u8],
+    group: &Replacement,
+    found: &Found,
+) -> Option<(Vec<u8>, Vec<bool>)> {
+    let (old, new) = (&group.old_string, &group.new_string);
+    // A text that has ends of lines itself says what it wants.
+    if old.contains(['\r', '\n']) || new.contains('\r') || !new.contains('\n') {
+        return None;
+    }
+    let ends_in_two = |feed: usize| feed > 0 && text[feed - 1] == b'\r';
+    // From the back, so that no byte is looked at twice; a last line without an end is as the one
+    // before.
+    let mut is_two = memchr::memrchr(b'\n', text).is_some_and(ends_in_two);
+    let mut bound = text.len();
+    let mut places = vec![false; found.places.len()];
+    for (place, takes) in found.places.iter().zip(&mut places).rev() {
+        if let Some(feed) = memchr::memchr(b'\n', &text[place.end..bound]) {
+            is_two = ends_in_two(place.end + feed);
+        }
+        *takes = is_two;
+        bound = place.start;
+    }
+    let other = new.replace('\n', "\r\n").into_bytes();
+    places.contains(&true).then_some((other, places))
 }
 
 /// Finds every place of a needle, from the front, none overlapping another.
@@ -440,6 +490,35 @@ mod tests {
         .expect("applied");
         assert_eq!(edited.bytes(), b"a\r\nB\r\nb\r\nc\n");
         assert!(edited.details[0].line_ends_converted);
+    }
+
+    #[test]
+    fn fc_79_untouched_bytes_stay_and_added_lines_end_as_their_neighbours() {
+        let text = b"one\r\ntwo\nlone\rthree\r\nlast";
+        assert_eq!(
+            apply(text, &[group("three", "3")]),
+            Ok(b"one\r\ntwo\nlone\r3\r\nlast".to_vec())
+        );
+        assert_eq!(
+            apply(text, &[group("one", "one\nhalf")]),
+            Ok(b"one\r\nhalf\r\ntwo\nlone\rthree\r\nlast".to_vec())
+        );
+        assert_eq!(
+            apply(text, &[group("two", "two\nhalf")]),
+            Ok(b"one\r\ntwo\nhalf\nlone\rthree\r\nlast".to_vec())
+        );
+        // A last line without an end is as the one before.
+        assert_eq!(
+            apply(text, &[group("last", "last\n")]),
+            Ok(b"one\r\ntwo\nlone\rthree\r\nlast\r\n".to_vec())
+        );
+        // Each place for itself.
+        assert_eq!(
+            apply(b"a\r\na\na", &[all("a", "b\nc")]),
+            Ok(b"b\r\nc\r\nb\nc\nb\nc".to_vec())
+        );
+        let edited = edit(text, &[group("one", "1\n")], AmbiguousMatch::Refuse, 99);
+        assert!(edited.expect("applied").details[0].line_ends_converted);
     }
 
     #[test]
