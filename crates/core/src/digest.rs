@@ -199,7 +199,9 @@ mod tests {
         let bytes: Vec<u8> = (0..10_000_u32).map(|number| number as u8).collect();
         for piece in [1, 63, 1024, 9_999] {
             let mut sum = DigestSum::default();
-            bytes.chunks(piece).for_each(|piece| sum.add(piece));
+            for piece in bytes.chunks(piece) {
+                sum.add(piece);
+            }
             assert_eq!(sum.bytes(), bytes.len() as u64);
             assert_eq!(sum.digest(), Digest::of(&bytes));
         }

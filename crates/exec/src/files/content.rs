@@ -61,7 +61,9 @@ pub(super) fn read_all(file: OwnedFd, most: u64, path: &BytePath) -> Result<Whol
 pub(super) fn digest_beside<T>(pieces: &[&[u8]], act: impl FnOnce() -> T) -> (Digest, T) {
     let digest = || {
         let mut sum = DigestSum::default();
-        pieces.iter().for_each(|piece| sum.add(piece));
+        for piece in pieces {
+            sum.add(piece);
+        }
         sum.digest()
     };
     if length_of(pieces) < LARGE as u64 {
