@@ -494,23 +494,23 @@ mod tests {
 
     #[test]
     fn fc_79_untouched_bytes_stay_and_added_lines_end_as_their_neighbours() {
-        let text = b"one\r\ntwo\nlone\rthree\r\nlast";
+        let text = b"one\r\ntwo\nodd\rthree\r\nlast";
         assert_eq!(
             apply(text, &[group("three", "3")]),
-            Ok(b"one\r\ntwo\nlone\r3\r\nlast".to_vec())
+            Ok(b"one\r\ntwo\nodd\r3\r\nlast".to_vec())
         );
         assert_eq!(
             apply(text, &[group("one", "one\nhalf")]),
-            Ok(b"one\r\nhalf\r\ntwo\nlone\rthree\r\nlast".to_vec())
+            Ok(b"one\r\nhalf\r\ntwo\nodd\rthree\r\nlast".to_vec())
         );
         assert_eq!(
             apply(text, &[group("two", "two\nhalf")]),
-            Ok(b"one\r\ntwo\nhalf\nlone\rthree\r\nlast".to_vec())
+            Ok(b"one\r\ntwo\nhalf\nodd\rthree\r\nlast".to_vec())
         );
         // A last line without an end is as the one before.
         assert_eq!(
             apply(text, &[group("last", "last\n")]),
-            Ok(b"one\r\ntwo\nlone\rthree\r\nlast\r\n".to_vec())
+            Ok(b"one\r\ntwo\nodd\rthree\r\nlast\r\n".to_vec())
         );
         // Each place for itself.
         assert_eq!(
