@@ -70,6 +70,7 @@ fn write(runtime: &Runtime, who: &FileRequest, path: &Path) -> Result<(), ErrorC
         encoding: cofferdam_core::operation::Encoding::default(),
         mode: WriteMode::Write,
         expected_digest: None,
+        durable: false,
     };
     let written = runtime.write_file(who, request);
     written.map(drop).map_err(|problem| problem.code)
