@@ -164,6 +164,10 @@ pub enum Mount {
         target: BytePath,
         /// Whether it is a directory.
         directory: bool,
+        /// Where it stands on the host, for what may be gone when the walls are put up, such as a
+        /// socket: nothing is made there to be hidden.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        passing: Option<BytePath>,
     },
     /// Makes an empty file system that stands here already read-only, not what is mounted below it.
     ReadOnly {

@@ -369,10 +369,12 @@ pub(crate) mod tests {
                 Mount::Mask {
                     target: "/srv/work/.env".into(),
                     directory: false,
+                    passing: None,
                 },
                 Mount::Mask {
                     target: "/srv/work/private".into(),
                     directory: true,
+                    passing: None,
                 },
                 bind("/usr", spec::Access::Read),
                 Mount::Symlink {

@@ -255,6 +255,7 @@ mod tests {
             Mount::Mask {
                 target: "/proc/kpagecount".into(),
                 directory: false,
+                passing: None,
             },
             // Inside of /proc an engine mounts nothing; this one it makes read-only itself.
             Mount::Bind {

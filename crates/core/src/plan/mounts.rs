@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::environment::GIT_CONFIG_INSIDE;
-use super::reach::{Grant, Origin, Reach};
+use super::reach::{Grant, Origin, Reach, Why};
 use super::view::{WorkspaceKind, WorkspaceView};
 use crate::bytes::BytePath;
 use crate::facts::HostFacts;
@@ -140,6 +140,7 @@ pub(super) fn mounts(
             built.steps.push(Mount::Mask {
                 target: target.clone(),
                 directory: hidden.directory,
+                passing: (hidden.why == Why::Socket).then(|| hidden.source.clone()),
             });
         }
     }
@@ -172,6 +173,7 @@ fn add_base(built: &mut View, facts: &HostFacts, home: &BytePath, network: Netwo
         built.steps.push(Mount::Mask {
             target: secret.path.clone(),
             directory: secret.directory,
+            passing: None,
         });
     }
     built.steps.push(Mount::Proc {
@@ -362,6 +364,7 @@ fn finish(built: View) -> Vec<Mount> {
             Mount::Mask {
                 target,
                 directory: true,
+                ..
             } => Some(target.clone()),
             _ => None,
         })

@@ -18,6 +18,7 @@ use rustix::process::Pid;
 use super::Occupancy;
 use super::host::{identity, setup, start_problem};
 use super::keeper::{KeeperBackend, Process};
+use super::passing::without_what_is_gone;
 use super::scratch::CacheLayers;
 use crate::backend::Backend;
 use crate::host::problem_of;
@@ -60,7 +61,7 @@ pub(super) fn enclose(
     let null: OwnedFd = std::fs::File::open("/dev/null")
         .map_err(|error| failed("/dev/null", error))?
         .into();
-    let arguments = bwrap_arguments(spec);
+    let arguments = bwrap_arguments(&without_what_is_gone(spec));
     too_many(arguments.arguments.len(), spec)?;
     let other = identity(spec);
     let child = plane

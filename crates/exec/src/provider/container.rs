@@ -19,6 +19,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::host::setup;
 use super::keeper::{KeeperBackend, Process};
+use super::passing::without_what_is_gone;
 use super::{KEEPER, Occupancy, remove_tree};
 use crate::backend::Backend;
 use crate::container::{Engine, create_request, labels, remember_engine, root_image, staging_of};
@@ -42,7 +43,7 @@ pub(super) fn enclose(
         ));
     };
     let engine = Engine::new(socket.as_path());
-    let plan = container_plan(spec);
+    let plan = container_plan(&without_what_is_gone(spec));
     let image = root_image(&engine, &plan)?;
     let staging = Staging::make(plane, &plan)?;
     let listener = staging.listen()?;

@@ -7,6 +7,7 @@ mod inner;
 mod keeper;
 pub(crate) mod memory;
 mod memory_files;
+mod passing;
 mod scratch;
 mod stage;
 mod supervised;
