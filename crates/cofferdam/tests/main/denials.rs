@@ -286,6 +286,9 @@ fn shown(code: ErrorCode) -> Shown {
         Code::ScopeMissing => Test("server::the_token_for_work_runs_commands_and_answers_nothing"),
         Code::NoSuchResource => Test("server::c104_each_view_answers"),
         Code::ServerRunning => Test("server::one_server_for_each_data_directory"),
+        Code::QuotaExceeded => {
+            Test("runtime::row_38_the_quota_of_the_policy_holds_also_after_a_restart")
+        }
         Code::ProposalUnknown => Test("runtime::row_147_one_answer_releases_all_or_part"),
         Code::ProposalDecided | Code::RemoteUnknown => {
             Test("runtime::row_149_flags_addresses_and_foreign_names_are_no_remotes")
