@@ -41,11 +41,11 @@ impl Default for SeccompOptions {
 pub enum UnixSockets {
     /// All.
     Named,
-    /// Only pairs of streams: where connecting to a socket outside cannot be told from one inside.
+    /// Only pairs: where connecting to a socket outside cannot be told from one inside.
     ///
-    /// A pair of datagram sockets could send to a named one by `sendmsg`, whose address no filter can
-    /// read, so there is none; what is connected for good ignores addresses. `connect`, `bind` and
-    /// `sendto` with an address are refused as well where Internet sockets are off.
+    /// A datagram pair can still send to a named datagram socket by `sendmsg`, whose address no filter
+    /// can read; programs need such pairs. `connect`, `bind` and `sendto` with an address are refused
+    /// as well where Internet sockets are off.
     PairsOnly,
 }
 
@@ -267,14 +267,6 @@ impl Filter {
         }
         if options.unix_sockets == UnixSockets::PairsOnly {
             self.refuse("socket", Action::NotPermitted, &[(0, Test::Equals(unix))]);
-            // The kernel takes a raw one for a datagram socket.
-            for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
-                let kind = Test::MaskedEquals {
-                    mask: SOCKET_TYPE,
-                    value: kind.unsigned_abs(),
-                };
-                self.refuse("socketpair", Action::NotPermitted, &[(1, kind)]);
-            }
             if !options.internet_sockets {
                 self.refuse("connect", Action::NotPermitted, &[]);
                 self.refuse("bind", Action::NotPermitted, &[]);

@@ -382,7 +382,7 @@ fn gaps(
             list.push(gap("pid_visibility", "processes of the host are listed"));
             list.push(gap(
                 "unix_sockets",
-                "Unix sockets are pairs of streams only: this kernel's Landlock does not tell whose a socket is",
+                "Unix sockets are pairs only: this kernel's Landlock does not tell whose a socket is",
             ));
             if network == Network::None {
                 list.push(gap(
