@@ -48,21 +48,22 @@ pub(crate) fn remember_engine(data: &Path, socket: &Path) -> Result<(), Problem>
         })
 }
 
-/// Removes what a dead plane has left; gives how many containers that were.
-pub(crate) fn clear_of(data: &Path, lease: &str) -> usize {
+/// Removes what a dead plane has left.
+pub(crate) fn clear_of(data: &Path, lease: &str) {
     let Ok(socket) = std::fs::read(data.join(CONTAINERS).join(ENGINE)) else {
-        return 0;
+        return;
     };
     let engine = Engine::new(Path::new(OsStr::from_bytes(&socket)));
     let wanted: Vec<String> = labels(data, lease)
         .into_iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    // An engine that does not answer runs nothing; what it still has is found when it does.
-    let found = engine.list(&wanted).unwrap_or_default();
-    let removed = found.iter().filter(|id| engine.remove(id).is_ok()).count();
+    // An engine that does not answer runs nothing of ours: each keeper has left with its plane. What
+    // was made and never started is not looked for again; its labels tell whose it is.
+    for id in engine.list(&wanted).unwrap_or_default() {
+        let _ = engine.remove(&id);
+    }
     remove_tree(&staging_of(data, lease));
-    removed
 }
 
 /// Several users share an engine: the directory is named by its digest.

@@ -110,8 +110,16 @@ fn engine(docker_host: Option<&OsStr>) -> ProviderFacts {
     };
     let uid = rustix::process::geteuid().as_raw();
     let Some(socket) = found_socket(docker_host, uid) else {
-        let message = "no Docker or Podman engine listens on this machine";
-        facts.problem = Some(missing(message.to_owned()));
+        facts.problem = Some(missing(
+            match docker_host.filter(|named| !named.is_empty()) {
+                // What is mounted has to be on this machine, so the engine has to be, too.
+                Some(named) => format!(
+                    "DOCKER_HOST names {}, which is no Unix socket of this machine",
+                    named.to_string_lossy()
+                ),
+                None => "no Docker or Podman engine listens on this machine".to_owned(),
+            },
+        ));
         return facts;
     };
     if let Err(error) = UnixStream::connect(&socket) {
@@ -237,6 +245,17 @@ fn overlay(data_dir: &Path, kernel: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_that_is_named_and_not_here_is_said_by_its_name() {
+        for named in ["tcp://10.0.0.1:2375", "unix:///nowhere/d.sock"] {
+            let facts = engine(Some(OsStr::new(named)));
+            let problem = facts.problem.expect("a reason");
+            assert_eq!(problem.code, ErrorCode::EngineMissing);
+            assert!(problem.message.contains(named), "{}", problem.message);
+            assert_eq!(facts.program, None);
+        }
+    }
 
     #[test]
     fn fc_01_a_broken_bwrap_is_told_by_its_reason_and_not_remembered() {
