@@ -95,6 +95,9 @@ pub(crate) async fn call(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Refusal> {
+    // First of all, whatever is answered: a connection on which a request was not read to its end
+    // cannot be used for another.
+    let body = body(request).await?;
     allowed
         .check(app.calls.find(&name).map_err(Refusal::of)?)
         .map_err(Refusal::of)?;
@@ -102,7 +105,6 @@ pub(crate) async fn call(
     if name == "approval_list" && allowed.0 == Scope::Answer {
         context.runtime().looked_at_approvals();
     }
-    let body = body(request).await?;
     // The connection's end drops this future: then what it waits for ends too.
     let mut guard = CancelOnDrop(Some(context.control().clone()));
     let answer = tokio::task::spawn_blocking(move || {

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -14,6 +15,11 @@ use crate::calls::{self, Allowed};
 use crate::operations::Scope;
 use crate::problem::Refusal;
 use crate::routes::{App, HEALTH};
+
+/// Bytes of a refused request that are read all the same.
+const REFUSED_BYTES: usize = 64 * 1024;
+/// How long they are waited for.
+const REFUSED_TIME: Duration = Duration::from_millis(500);
 
 pub(crate) async fn gate(
     State(app): State<Arc<App>>,
@@ -27,7 +33,15 @@ pub(crate) async fn gate(
             request.extensions_mut().insert(allowed);
             next.run(request).await
         }
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            let is_read = read_to_its_end(request).await;
+            let mut response = refusal.into_response();
+            if !is_read {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            response
+        }
     };
     let headers = response.headers_mut();
     headers.insert(
@@ -43,6 +57,13 @@ pub(crate) async fn gate(
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     }
     response
+}
+
+/// Reads what is left of a refused request, if it is little and comes soon, so that its connection
+/// can be used for the next one: a caller that keeps connections would find it closed.
+async fn read_to_its_end(request: Request) -> bool {
+    let whole = axum::body::to_bytes(request.into_body(), REFUSED_BYTES);
+    matches!(tokio::time::timeout(REFUSED_TIME, whole).await, Ok(Ok(_)))
 }
 
 /// Gives the origin of a request where it is one of those that the owner listed.

@@ -188,12 +188,10 @@ fn row_147_over_http_whoever_works_may_propose_and_only_the_owner_releases() {
     let data = scene.path("data");
     let found = cofferdam_client::find_server(&data).expect("there");
     let owner = data.join("server.token");
-    // A client of its own for each: what is refused ends its connection.
-    let call = |token: &Path, operation: &str, request: Value| {
-        let client = Client::with_token_file(&found.address, token);
-        client
-            .expect("a token")
-            .call::<Value, Value>(operation, &request)
+    let client = |token: &Path| Client::with_token_file(&found.address, token).expect("a token");
+    let (owner, work, read) = (client(&owner), client(&work), client(&read));
+    let call = |client: &Client, operation: &str, request: Value| {
+        client.call::<Value, Value>(operation, &request)
     };
     let code = |outcome: Result<Value, Problem>| outcome.expect_err("it is refused").code;
 

@@ -1,5 +1,8 @@
 //! Who is let in, and what nobody may do.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::time::Duration;
+
 use crate::client::{Running, fill};
 
 const VIEWS: &[&str] = &[
@@ -223,4 +226,53 @@ fn f9_what_is_no_origin_is_refused_at_the_start() {
             "{bad}: {refused}"
         );
     }
+}
+
+/// Callers keep their connections: what is refused leaves them as good as they were.
+#[test]
+fn the_call_after_a_refused_one_finds_its_connection() {
+    let server = Running::start();
+    let stream = server.connect();
+    let mut writer = stream.try_clone().expect("cloned");
+    let mut reader = BufReader::new(stream);
+    let mut answer = || {
+        let (mut line, mut status, mut length, mut closes) = (String::new(), 0, 0, false);
+        while reader.read_line(&mut line).expect("an answer") > 2 {
+            let text = std::mem::take(&mut line).to_ascii_lowercase();
+            if let Some(rest) = text.strip_prefix("http/1.1 ") {
+                status = rest[..3].parse().expect("a status");
+            } else if let Some(rest) = text.strip_prefix("content-length:") {
+                length = rest.trim().parse().expect("a length");
+            }
+            closes |= text.trim() == "connection: close";
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("a body");
+        (status, closes)
+    };
+    let head = |verb: &str, target: &str, token: &str, kind: &str, length: usize| {
+        format!(
+            "{verb} {target} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n",
+            server.address
+        )
+    };
+    let (json, good) = ("application/json", server.token.as_str());
+    for (verb, target, token, kind, status) in [
+        ("POST", "/api/v1/command_check", "wrong", json, 401),
+        ("POST", "/api/v1/nothing", good, json, 404),
+        ("PUT", "/api/v1/command_check", good, json, 405),
+        ("POST", "/api/v1/command_check", good, "text/plain", 415),
+    ] {
+        // The body comes after its head, as from callers that write twice.
+        let text = head(verb, target, token, kind, 2);
+        writer.write_all(text.as_bytes()).expect("sent");
+        std::thread::sleep(Duration::from_millis(50));
+        writer.write_all(b"{}").expect("sent");
+        assert_eq!(answer(), (status, false), "{verb} {target}");
+    }
+    // What is too much to be read for nothing ends its connection, and says so.
+    let text = head("POST", "/api/v1/command_check", "wrong", json, 10_000_000);
+    writer.write_all(text.as_bytes()).expect("sent");
+    assert_eq!(answer(), (401, true));
 }
