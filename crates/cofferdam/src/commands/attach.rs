@@ -44,7 +44,7 @@ enum Happening {
 /// Carries out `attach`.
 pub(crate) fn attach(context: &Context, arguments: &AttachArguments) -> Ending {
     let name = name(&arguments.name)?;
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_lasting(context, &arguments.server, name.as_str(), WHAT)?;
     let of_session = in_session(context, &client, &name, arguments)?;
     let no_terminal = |error: std::io::Error| {
         Problem::new(

@@ -46,6 +46,23 @@ pub(super) fn client_of_session(
     client(context, named, what)
 }
 
+/// The same for a terminal or a session of this name.
+pub(super) fn client_of_lasting(
+    context: &Context,
+    named: &ServerArguments,
+    name: &str,
+    what: &str,
+) -> Result<Client, Problem> {
+    let found = match named.server {
+        Some(_) => None,
+        None => lasting(context, name),
+    };
+    match found {
+        Some((client, _)) => Ok(client),
+        None => client(context, named, what),
+    }
+}
+
 /// Finds the server of this data directory.
 pub(super) fn of_data_dir(context: &Context, what: &str) -> Result<Client, Problem> {
     let data_dir = context.data_dir()?;
@@ -69,7 +86,8 @@ pub(super) enum Lasting {
 }
 
 /// Finds every server whose sessions and terminals are the caller's: the one of this data directory,
-/// and those that agents hold which were set up in the mode hook.
+/// then those that agents hold which were set up in the mode hook, the newest first. Of several things
+/// of one name the first is meant.
 pub(super) fn servers(context: &Context) -> Vec<Client> {
     let Ok(data_dir) = context.data_dir() else {
         return Vec::new();
@@ -78,9 +96,13 @@ pub(super) fn servers(context: &Context) -> Vec<Client> {
         .into_iter()
         .flatten()
         .flatten()
-        .map(|entry| entry.path())
+        .filter_map(|entry| {
+            let begun = entry.metadata().and_then(|about| about.modified()).ok()?;
+            Some((std::cmp::Reverse(begun), entry.path()))
+        })
         .collect();
     of_agents.sort();
+    let of_agents = of_agents.into_iter().map(|(_, place)| place);
     std::iter::once(data_dir)
         .chain(of_agents)
         .filter_map(|place| Client::of_data_dir(&place).ok().flatten())
@@ -89,10 +111,9 @@ pub(super) fn servers(context: &Context) -> Vec<Client> {
 
 /// Looks for a terminal, then for a session of this name.
 pub(super) fn lasting(context: &Context, text: &str) -> Option<(Client, Lasting)> {
-    let mut servers = servers(context);
-    // The newest agent's session first, where several have one of the same name.
-    servers.reverse();
-    servers.into_iter().find_map(|client| on(client, text))
+    servers(context)
+        .into_iter()
+        .find_map(|client| on(client, text))
 }
 
 fn on(client: Client, text: &str) -> Option<(Client, Lasting)> {

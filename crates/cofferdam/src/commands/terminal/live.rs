@@ -81,7 +81,7 @@ pub(super) fn input(context: &Context, arguments: &TerminalInputArguments) -> En
         output_wait: arguments.wait,
         raw: false,
     };
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_lasting(context, &arguments.server, &arguments.name, WHAT)?;
     let answer: TerminalOutput = client.call("terminal_input", &request)?;
     context.output.result(&answer, render::output)?;
     if !context.output.is_json() {
@@ -103,7 +103,7 @@ pub(super) fn snapshot(context: &Context, arguments: &TerminalSnapshotArguments)
         colors: arguments.colors,
         raw: false,
     };
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_lasting(context, &arguments.server, &arguments.name, WHAT)?;
     let screen: TerminalScreen = client.call("terminal_snapshot", &request)?;
     context
         .output
@@ -117,7 +117,7 @@ pub(super) fn resize(context: &Context, arguments: &TerminalResizeArguments) -> 
         rows: arguments.rows,
         columns: arguments.columns,
     };
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_lasting(context, &arguments.server, &arguments.name, WHAT)?;
     let info: TerminalInfo = client.call("terminal_resize", &request)?;
     context.output.result(&info, render::one)?;
     Ok(exit::SUCCESS)
@@ -133,21 +133,21 @@ pub(super) fn signal(context: &Context, arguments: &TerminalSignalArguments) -> 
             TerminalTarget::Foreground
         },
     };
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_lasting(context, &arguments.server, &arguments.name, WHAT)?;
     let info: TerminalInfo = client.call("terminal_signal", &request)?;
     context.output.result(&info, render::one)?;
     Ok(exit::SUCCESS)
 }
 
 pub(super) fn reset(context: &Context, arguments: &TerminalNameArguments) -> Ending {
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_lasting(context, &arguments.server, &arguments.name, WHAT)?;
     let opened: TerminalOpened = client.call("terminal_reset", &choice(arguments)?)?;
     context.output.result(&opened, render::opened)?;
     Ok(exit::SUCCESS)
 }
 
 pub(super) fn close(context: &Context, arguments: &TerminalNameArguments) -> Ending {
-    let client = living::client(context, &arguments.server, WHAT)?;
+    let client = living::client_of_lasting(context, &arguments.server, &arguments.name, WHAT)?;
     let closed: TerminalClosed = client.call("terminal_close", &choice(arguments)?)?;
     context.output.result(&closed, render::closed)?;
     Ok(exit::SUCCESS)
