@@ -93,6 +93,13 @@ impl Context {
             })
     }
 
+    /// Gives where data is kept where that is not its place in the home directory.
+    pub(crate) fn other_data_dir(&self) -> Result<Option<PathBuf>, Problem> {
+        let place = self.data_dir()?;
+        let usual = self.home().map(|home| home.join(".local/share/cofferdam"));
+        Ok((usual.as_ref() != Some(&place)).then_some(place))
+    }
+
     /// Gives environment and directory as the runtime takes them.
     pub(crate) fn surroundings(&self) -> Result<Surroundings, Problem> {
         Ok(Surroundings::new(

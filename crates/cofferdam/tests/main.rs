@@ -20,6 +20,8 @@ mod input;
 mod journal;
 #[path = "main/lasting.rs"]
 mod lasting;
+#[path = "main/model.rs"]
+mod model;
 #[path = "main/operations.rs"]
 mod operations;
 #[path = "main/outbox.rs"]

@@ -1,5 +1,7 @@
 //! `cofferdam setup`, and what agents call once they are set up.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::view::ServedWalls;
@@ -139,6 +141,10 @@ pub(crate) struct HookRunArguments {
     /// Beside the commands of the session, not in their row
     #[arg(long)]
     pub(crate) aside: bool,
+    /// Where the server is found that holds the session, for an agent whose own sandbox hides its
+    /// processes
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) host: Option<PathBuf>,
     /// Text for the shell
     #[arg(last = true, value_name = "COMMAND", required = true)]
     pub(crate) command: String,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_client::{Client, find_server};
+use cofferdam_core::announce::Announcement;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_core::operation::{OpenSession, RunInSession, SessionResult, SessionView};
@@ -126,7 +127,7 @@ fn rewrite(context: &Context, arguments: &HookRewriteArguments) -> Ending {
         .read_to_string(&mut text)
         .map_err(|error| error.to_string())
         .and_then(|_| serde_json::from_str::<Value>(&text).map_err(|error| error.to_string()))
-        .and_then(|asked| answer(arguments, &asked));
+        .and_then(|asked| answer(context, arguments, &asked));
     match asked {
         Ok(answer) => {
             context.output.line(&answer)?;
@@ -146,20 +147,41 @@ fn rewrite(context: &Context, arguments: &HookRewriteArguments) -> Ending {
     }
 }
 
-fn answer(arguments: &HookRewriteArguments, asked: &Value) -> Result<Value, String> {
-    let own = super::setup::own_word().map_err(|problem| problem.message)?;
+fn answer(
+    context: &Context,
+    arguments: &HookRewriteArguments,
+    asked: &Value,
+) -> Result<Value, String> {
+    let told = |problem: Problem| problem.message;
+    let mut own = super::setup::own_word().map_err(told)?;
+    // The shell of the agent may have other variables.
+    if let Some(place) = context.other_data_dir().map_err(told)? {
+        let place = super::setup::quoted(super::setup::plain_path(&place).map_err(told)?);
+        own = format!("{own} --data-dir {place}");
+    }
     let input = asked.get("tool_input").ok_or("there is no tool_input")?;
     let command = input
         .get("command")
         .and_then(Value::as_str)
         .ok_or("there is no command in tool_input")?;
-    let aside = ["run_in_background", "is_background"]
-        .iter()
-        .any(|name| input.get(name) == Some(&Value::Bool(true)));
+    let is_codex = arguments.agent == Agent::Codex;
+    // Codex goes on with others while one still runs, and keeps nothing from one to the next.
+    let aside = is_codex
+        || ["run_in_background", "is_background"]
+            .iter()
+            .any(|name| input.get(name) == Some(&Value::Bool(true)));
     let aside = if aside { " --aside" } else { "" };
+    let host = if is_codex {
+        // Where its own sandbox is on, the command does not see from whom it descends.
+        let (place, _) = holder(context).map_err(told)?;
+        let place = super::setup::plain_path(&place).map_err(told)?;
+        format!(" --host {}", super::setup::quoted(place))
+    } else {
+        String::new()
+    };
     let agent = arguments.agent.word();
     let command = super::setup::quoted(command);
-    let command = format!("{own} hook run {agent}{aside} -- {command}");
+    let command = format!("{own} hook run {agent}{aside}{host} -- {command}");
     let mut input = input.clone();
     input["command"] = json!(command);
     Ok(if arguments.agent == Agent::Gemini {
@@ -169,7 +191,8 @@ fn answer(arguments: &HookRewriteArguments, asked: &Value) -> Result<Value, Stri
         }})
     } else {
         let mut said = json!({"hookEventName": "PreToolUse", "updatedInput": input});
-        if arguments.allow {
+        // Codex takes another command only from a hook that allows it, and asks by its own rules.
+        if arguments.allow || is_codex {
             said["permissionDecision"] = json!("allow");
             said["permissionDecisionReason"] = json!("it runs behind the walls of Cofferdam");
         }
@@ -179,7 +202,10 @@ fn answer(arguments: &HookRewriteArguments, asked: &Value) -> Result<Value, Stri
 
 /// Runs one command in the agent's session.
 fn run(context: &Context, arguments: &HookRunArguments) -> Ending {
-    let client = client(context)?;
+    let client = match &arguments.host {
+        Some(place) => client_at(find_server(place).ok_or_else(no_holder)?)?,
+        None => client_at(holder(context)?.1)?,
+    };
     // Claude keeps a directory from command to command, which here the session does; to the others
     // each command begins where they say.
     let cwd = match arguments.agent {
@@ -215,8 +241,8 @@ fn run(context: &Context, arguments: &HookRunArguments) -> Ending {
     show(context, &answer)
 }
 
-/// Finds the server that the agent holds from which this process descends.
-fn client(context: &Context) -> Result<Client, Problem> {
+/// Finds the server that the agent holds from which this process descends, and where it is found.
+fn holder(context: &Context) -> Result<(PathBuf, Announcement), Problem> {
     let hosts = context.data_dir()?.join(HOSTS);
     let ancestors = ancestors();
     let until = Instant::now() + PATIENCE;
@@ -224,23 +250,30 @@ fn client(context: &Context) -> Result<Client, Problem> {
         let found = ancestors
             .iter()
             .map(|process| hosts.join(process.to_string()))
-            .find_map(|place: PathBuf| find_server(&place));
+            .find_map(|place| find_server(&place).map(|found| (place, found)));
         if let Some(found) = found {
-            return Client::with_token_file(&found.address, found.token_file.as_path());
+            return Ok(found);
         }
         if Instant::now() >= until {
-            return Err(Problem::new(
-                ErrorCode::ServerUnreachable,
-                "the command was not run: the agent has not started the server that holds its \
-                 session, or it has ended",
-            )
-            .with_hint(
-                "look at its MCP server cofferdam-session; the owner may run: cofferdam setup AGENT \
-                 --undo",
-            ));
+            return Err(no_holder());
         }
         std::thread::sleep(LOOK_AGAIN);
     }
+}
+
+fn no_holder() -> Problem {
+    Problem::new(
+        ErrorCode::ServerUnreachable,
+        "the command was not run: the agent has not started the server that holds its session, or it \
+         has ended",
+    )
+    .with_hint(
+        "look at its MCP server cofferdam-session; the owner may run: cofferdam setup AGENT --undo",
+    )
+}
+
+fn client_at(found: Announcement) -> Result<Client, Problem> {
+    Client::with_token_file(&found.address, found.token_file.as_path())
 }
 
 /// Lists the processes from which this one descends, the nearest first.

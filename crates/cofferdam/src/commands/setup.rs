@@ -63,7 +63,7 @@ pub(super) fn own_word() -> Result<String, Problem> {
 }
 
 /// Gives a path as text that stands on one line.
-fn plain_path(path: &std::path::Path) -> Result<&str, Problem> {
+pub(super) fn plain_path(path: &std::path::Path) -> Result<&str, Problem> {
     path.to_str()
         .filter(|path| !path.contains(['\n', '\r']))
         .ok_or_else(|| {

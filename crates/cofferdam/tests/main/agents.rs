@@ -1,165 +1,89 @@
-//! A real agent against a scripted model, where it is installed already.
+//! Real agents against a scripted model, where they are installed already.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::scene::{Finished, Scene, finish, has_walls};
+use crate::model::{Model, mark, tools};
+use crate::scene::{Finished, Scene, finish, finish_slow, has_walls, processes_with, until};
 
-/// What the model has the agent do, one command for each run.
-const COMMANDS: [&str; 2] = [
-    "echo two > a.txt; cat ~/.ssh/id_test; mkdir -p ~/.claude/hooks; echo evil > ~/.claude/hooks/x; true",
-    "echo three > b.txt",
-];
-
-/// A model that speaks the Messages API.
-struct Model {
-    port: u16,
-    /// Bodies of the requests that offered tools.
-    asked: Arc<Mutex<Vec<Value>>>,
-    /// Which run it is.
-    run: Arc<AtomicUsize>,
+/// An agent, and how it is had to work.
+struct Agent {
+    name: &'static str,
+    /// Tells it where its model is.
+    configure: fn(&Path, u16),
+    run: &'static [&'static str],
+    /// How its newest session goes on.
+    resume: &'static [&'static str],
+    /// State of its own that nobody is to change unseen.
+    planted: &'static str,
 }
 
-impl Model {
-    fn begin() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let run = Arc::new(AtomicUsize::new(0));
-        let (kept, number) = (Arc::clone(&asked), Arc::clone(&run));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (kept, number) = (Arc::clone(&kept), Arc::clone(&number));
-                std::thread::spawn(move || answer_all(stream, &kept, &number));
-            }
+const CLAUDE: Agent = Agent {
+    name: "claude",
+    configure: |home, port| {
+        let settings = json!({"env": {
+            "ANTHROPIC_BASE_URL": format!("http://127.0.0.1:{port}"),
+            "ANTHROPIC_API_KEY": "dummy",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }});
+        write(home, ".claude/settings.json", &settings.to_string());
+    },
+    run: &["-p", "edit"],
+    resume: &["-p", "--continue", "go on"],
+    planted: ".claude/hooks/x",
+};
+
+const CODEX: Agent = Agent {
+    name: "codex",
+    configure: |home, port| {
+        let text = format!(
+            "model = \"m\"\nmodel_provider = \"x\"\nsandbox_mode = \"workspace-write\"\n[model_providers.x]\nname = \"x\"\n\
+             base_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\n"
+        );
+        write(home, ".codex/config.toml", &text);
+    },
+    run: &["exec", "edit"],
+    resume: &["exec", "resume", "--last", "go on"],
+    planted: ".codex/prompts/x.md",
+};
+
+const OPENCODE: Agent = Agent {
+    name: "opencode",
+    configure: |home, port| {
+        let options = json!({"baseURL": format!("http://127.0.0.1:{port}/v1"), "apiKey": "dummy"});
+        let provider =
+            json!({"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {}}});
+        let text = json!({
+            "model": "x/m", "small_model": "x/m", "share": "disabled", "provider": {"x": provider},
         });
-        Self { port, asked, run }
-    }
-}
+        write(home, ".config/opencode/opencode.json", &text.to_string());
+    },
+    run: &["run", "edit"],
+    resume: &["run", "--continue", "go on"],
+    planted: ".config/opencode/plugin/x.js",
+};
 
-fn answer_all(stream: TcpStream, kept: &Mutex<Vec<Value>>, run: &AtomicUsize) {
-    let Ok(mut writer) = stream.try_clone() else {
-        return;
-    };
-    let mut reader = BufReader::new(stream);
-    while answer(&mut reader, &mut writer, kept, run).is_some() {}
-}
-
-fn answer(
-    reader: &mut BufReader<TcpStream>,
-    writer: &mut TcpStream,
-    kept: &Mutex<Vec<Value>>,
-    run: &AtomicUsize,
-) -> Option<()> {
-    let run = run.load(Ordering::Relaxed);
-    let mut length = 0;
-    let mut first = String::new();
-    reader.read_line(&mut first).ok().filter(|read| *read > 0)?;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().ok()?;
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let is_stream = body["stream"] == true;
-    // Its own tool for commands where it has one, else ours.
-    let shell = ["Bash", "mcp__cofferdam__run_command"]
-        .into_iter()
-        .find(|name| {
-            let tools = body["tools"].as_array();
-            tools.is_some_and(|tools| tools.iter().any(|tool| tool["name"] == *name))
+const GEMINI: Agent = Agent {
+    name: "gemini",
+    configure: |home, _| {
+        let text = json!({
+            "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}},
+            "privacy": {"usageStatisticsEnabled": false},
         });
-    let content = if let Some(shell) = shell {
-        let mut asked = kept.lock().expect("whole");
-        asked.push(body.clone());
-        let text = body["messages"].to_string();
-        if text.contains(&format!("call_{run}")) {
-            json!({"type": "text", "text": "finished"})
-        } else {
-            let mut input = json!({"command": COMMANDS[run]});
-            if shell == "Bash" {
-                input["description"] = "a step".into();
-            }
-            json!({"type": "tool_use", "id": format!("call_{run}"), "name": shell, "input": input})
-        }
-    } else {
-        json!({"type": "text", "text": "ok"})
-    };
-    let text = if is_stream {
-        events(&content)
-    } else {
-        message(&[content]).to_string()
-    };
-    let kind = if is_stream {
-        "text/event-stream"
-    } else {
-        "application/json"
-    };
-    let size = text.len();
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\r\n");
-    writer.write_all(head.as_bytes()).ok()?;
-    if !first.starts_with("HEAD ") {
-        writer.write_all(text.as_bytes()).ok()?;
-    }
-    Some(())
-}
+        write(home, ".gemini/settings.json", &text.to_string());
+    },
+    run: &["--yolo", "-p", "edit"],
+    resume: &["--yolo", "--resume", "latest", "-p", "go on"],
+    planted: ".gemini/extensions/x/gemini-extension.json",
+};
 
-fn message(content: &[Value]) -> Value {
-    let calls = content.iter().any(|one| one["type"] == "tool_use");
-    json!({
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "scripted",
-        "content": content,
-        "stop_reason": if calls { "tool_use" } else { "end_turn" },
-        "stop_sequence": null,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-    })
-}
-
-fn events(content: &Value) -> String {
-    let mut begun = content.clone();
-    let delta = if content["type"] == "text" {
-        begun["text"] = "".into();
-        json!({"type": "text_delta", "text": content["text"]})
-    } else {
-        begun["input"] = json!({});
-        json!({"type": "input_json_delta", "partial_json": content["input"].to_string()})
-    };
-    let whole = message(std::slice::from_ref(content));
-    let mut start = whole.clone();
-    start["content"] = json!([]);
-    start["stop_reason"] = Value::Null;
-    let end = json!({"stop_reason": whole["stop_reason"], "stop_sequence": null});
-    [
-        json!({"type": "message_start", "message": start}),
-        json!({"type": "content_block_start", "index": 0, "content_block": begun}),
-        json!({"type": "content_block_delta", "index": 0, "delta": delta}),
-        json!({"type": "content_block_stop", "index": 0}),
-        json!({"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}}),
-        json!({"type": "message_stop"}),
-    ]
-    .iter()
-    .map(|event| {
-        format!(
-            "event: {}\ndata: {event}\n\n",
-            event["type"].as_str().unwrap_or("")
-        )
-    })
-    .collect()
+fn write(home: &Path, path: &str, text: &str) {
+    let path = home.join(path);
+    fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+    fs::write(path, text).expect("written");
 }
 
 /// Finds an agent that somebody installed; nothing is fetched for a test.
@@ -183,69 +107,166 @@ pub(crate) fn installed(name: &str) -> Option<PathBuf> {
     found.then_some(place)
 }
 
-#[test]
-fn b151_claude_edits_and_resumes_behind_the_default_walls() {
-    let Some(bin) = installed("claude") else {
+/// A repository, the agent as somebody has it, and a secret beside it.
+struct Desk {
+    scene: Scene,
+    model: Model,
+    path: String,
+}
+
+impl Desk {
+    fn new(agent: &Agent, commands: &[&str]) -> Option<Self> {
+        let bin = installed(agent.name)?;
+        let scene = Scene::new();
+        scene.write("check.sh", "grep -qx two a.txt && echo 'the tests pass'\n");
+        scene.write(
+            "ask.py",
+            "import urllib.request as r, urllib.error as e\n\
+             try: print(r.urlopen('http://forbidden.example/').read())\n\
+             except e.HTTPError as refused: print(refused.code, refused.read().decode())\n",
+        );
+        scene.repository();
+        let model = Model::begin(commands);
+        let home = scene.path("home");
+        write(&home, ".ssh/id_test", "planted-secret");
+        (agent.configure)(&home, model.port);
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
+        Some(Self { scene, model, path })
+    }
+
+    /// Prepares a task in which the agent works.
+    fn task(&self, agent: &Agent, more: &[&str], words: &[&str]) -> Command {
+        let reach = format!("127.0.0.1:{}", self.model.port);
+        let mut arguments = vec!["task", "run", "--reach", &reach, "--json"];
+        arguments.extend(more);
+        arguments.extend(["--", agent.name]);
+        arguments.extend(words);
+        let mut command = self.scene.command(&arguments);
+        command
+            .env("PATH", &self.path)
+            .env("GEMINI_API_KEY", "dummy")
+            .env(
+                "GOOGLE_GEMINI_BASE_URL",
+                format!("http://127.0.0.1:{}", self.model.port),
+            );
+        command
+    }
+
+    fn checkout(&self) -> String {
+        let status = self.scene.git(&["status", "--porcelain", "--ignored"]);
+        let head = self.scene.git(&["rev-parse", "HEAD"]);
+        let text = fs::read_to_string(self.scene.work().join("a.txt")).expect("there");
+        format!("{status}|{head}|{text}")
+    }
+}
+
+/// What a task is for, with the agent itself: it edits, runs the tests, tries a host and a file that
+/// are not for it, is told, and ends; all of it is shown; it goes on where it was; and when it is killed
+/// in the middle nothing of it is left but its work.
+fn works_behind_the_default_walls(agent: &Agent) {
+    let plant = format!(
+        "python3 ask.py; cat ~/.ssh/id_test; mkdir -p ~/{}; echo evil > ~/{}; true",
+        Path::new(agent.planted)
+            .parent()
+            .expect("a directory")
+            .display(),
+        agent.planted
+    );
+    let Some(desk) = Desk::new(agent, &["echo two > a.txt; sh check.sh", &plant]) else {
         return;
     };
-    let scene = Scene::new();
-    scene.repository();
-    let model = Model::begin();
-    let home = scene.path("home");
-    fs::create_dir_all(home.join(".ssh")).expect("made");
-    fs::write(home.join(".ssh/id_test"), "planted-secret").expect("written");
-    fs::create_dir_all(home.join(".claude")).expect("made");
-    let settings = json!({"env": {
-        "ANTHROPIC_BASE_URL": format!("http://127.0.0.1:{}", model.port),
-        "ANTHROPIC_API_KEY": "dummy",
-    }});
-    fs::write(home.join(".claude/settings.json"), settings.to_string()).expect("written");
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
-    let reach = format!("127.0.0.1:{}", model.port);
-    let run = |words: &[&str]| -> Finished {
-        let mut arguments = vec!["task", "run", "--reach", &reach, "--json", "--", "claude"];
-        arguments.extend(words);
-        let mut command = scene.command(&arguments);
-        command.env("PATH", &path);
-        finish(command).expect_code(0)
+    let before = desk.checkout();
+    let run = |more: &[&str], words: &[&str]| -> Finished {
+        finish_slow(desk.task(agent, more, words)).expect_code(0)
     };
-    let first = run(&["-p", "edit"]).json();
-    let files = first["modified_files"].to_string();
-    assert!(files.contains("a.txt"), "{first}");
-    assert_eq!(
-        fs::read_to_string(scene.work().join("a.txt")).expect("there"),
-        "one\n"
-    );
-    let told = model
-        .asked
-        .lock()
-        .expect("whole")
-        .last()
-        .expect("asked")
-        .to_string();
+    let first = run(&["--verify", "sh check.sh"], agent.run).json();
     assert!(
-        told.contains("id_test") && !told.contains("planted-secret"),
-        "{told}"
+        first["modified_files"].to_string().contains("a.txt"),
+        "{first:#}"
     );
-    assert!(!home.join(".claude/hooks").exists());
-    let review = scene.run(&["review", "1", "--json"]).expect_code(0);
-    assert!(
-        review.text().contains(".claude/hooks/x"),
-        "{}",
-        review.text()
-    );
-    let before = model.asked.lock().expect("whole").len();
-    model.run.store(1, Ordering::Relaxed);
-    let second = run(&["-p", "--continue", "and b.txt"]).json();
+    assert_eq!(first["verification"]["status"], "passed", "{first:#}");
+    assert_eq!(desk.checkout(), before);
+    // It was told: of its tests, of the host with the line that would allow it, of the file.
+    let told = desk.model.told();
+    for word in ["the tests pass", "forbidden.example", "--allow", "id_test"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    assert!(!told.contains("planted-secret"), "{told}");
+    // And so is its owner.
+    assert!(!desk.scene.path("home").join(agent.planted).exists());
+    let review = desk.scene.run(&["review", "1", "--json"]).expect_code(0);
+    let review = review.json()["tasks"][0].take();
+    let shown = |part: &str| review[part].to_string();
+    assert!(shown("changes").contains("a.txt"), "{review:#}");
+    assert!(shown("denials").contains("forbidden.example"), "{review:#}");
+    assert!(shown("checks").contains("check.sh"), "{review:#}");
+    let state = review.to_string();
+    assert!(state.contains(agent.planted), "{review:#}");
+
+    let asked = desk.model.next_run(&["echo three > b.txt"]);
+    let second = run(&[], agent.resume).json();
     assert!(
         second["modified_files"].to_string().contains("b.txt"),
-        "{second}"
+        "{second:#}"
     );
-    let asked = model.asked.lock().expect("whole");
+    let history = desk.model.asked()[asked].to_string();
     assert!(
-        asked[before].to_string().contains("call_0"),
-        "the history is not there"
+        history.contains(&mark(0, 0)) && history.contains(&mark(0, 1)),
+        "it does not know its own session"
     );
+
+    let long = format!("4{}.25", std::process::id());
+    let sleep = format!("sleep {long}");
+    desk.model.next_run(&["echo four > c.txt", &sleep]);
+    let mut child = desk.task(agent, &[], agent.run).spawn().expect("begun");
+    assert!(
+        until(|| !processes_with(&long).is_empty()),
+        "it does not come so far"
+    );
+    child.kill().expect("it runs");
+    let _ = child.wait();
+    assert!(
+        until(|| processes_with(&long).is_empty() && processes_with(&desk.path).is_empty()),
+        "something lives on"
+    );
+    let review = desk.scene.run(&["review", "3", "--json"]).expect_code(0);
+    let review = review.json()["tasks"][0].take();
+    assert_eq!(review["status"], "interrupted", "{review:#}");
+    let branch = review.pointer("/isolation/branch").and_then(Value::as_str);
+    let branch = branch.unwrap_or_else(|| panic!("no branch: {review:#}"));
+    assert_eq!(
+        desk.scene.git(&["show", &format!("{branch}:c.txt")]),
+        "four"
+    );
+    assert_eq!(desk.checkout(), before);
+    // Nothing of its home is left: a lock is nobody's.
+    let homes = crate::scene::list(&desk.scene.path("data/homes"));
+    assert!(
+        homes
+            .iter()
+            .all(|name| name.rsplit_once('.').is_some_and(|(_, end)| end == "lock")),
+        "{homes:?}"
+    );
+}
+
+#[test]
+fn b151_claude_edits_and_resumes_behind_the_default_walls() {
+    works_behind_the_default_walls(&CLAUDE);
+}
+
+#[test]
+fn b151_codex_edits_and_resumes_behind_the_default_walls() {
+    works_behind_the_default_walls(&CODEX);
+}
+
+#[test]
+fn b151_opencode_edits_and_resumes_behind_the_default_walls() {
+    works_behind_the_default_walls(&OPENCODE);
+}
+
+#[test]
+fn b151_gemini_edits_and_resumes_behind_the_default_walls() {
+    works_behind_the_default_walls(&GEMINI);
 }
 
 /// Where the data directory and the repository lie in the home directory, as they do for most people,
@@ -308,89 +329,131 @@ fn state_beside_the_data_directory_and_the_repository_is_there_and_comes_back() 
     assert_eq!(read("code/tried/t.jsonl"), "t\n");
 }
 
-/// Runs Claude as somebody has it, set up in a mode, and gives what the model was told of it.
-fn set_up(bin: &Path, mode: &str) -> (Scene, Value) {
-    let scene = Scene::new();
-    scene.repository();
-    let model = Model::begin();
-    let home = scene.path("home");
-    fs::create_dir_all(home.join(".ssh")).expect("made");
-    fs::write(home.join(".ssh/id_test"), "planted-secret").expect("written");
-    fs::create_dir_all(home.join(".claude")).expect("made");
-    let settings = home.join(".claude/settings.json");
-    let before = json!({"env": {
-        "ANTHROPIC_BASE_URL": format!("http://127.0.0.1:{}", model.port),
-        "ANTHROPIC_API_KEY": "dummy",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }});
-    fs::write(&settings, before.to_string()).expect("written");
-    scene
-        .run(&["setup", "claude", "--mode", mode, "--yes"])
-        .expect_code(0);
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
-    let mut command = scene.program("claude".as_ref(), &["-p", "edit"]);
-    command.env("PATH", &path);
-    finish(command).expect_code(0);
+/// Has an agent work as somebody has it, set up in a mode, and gives what its model was told in the end.
+fn set_up(agent: &Agent, mode: &str) -> Option<(Desk, Value)> {
+    let plant = format!(
+        "echo two > a.txt; cat ~/.ssh/id_test; mkdir -p ~/.x; echo evil > ~/.x/{}; true",
+        agent.name
+    );
+    let desk = Desk::new(agent, &[&plant])?;
+    let home = desk.scene.path("home");
+    // Opencode would ask the registry of npm for a package before it begins.
+    write(&home, ".npmrc", "offline=true\nfetch-retries=0\n");
+    let setup = ["setup", agent.name, "--mode", mode, "--yes"];
+    desk.scene.run(&setup).expect_code(0);
+    let mut command = desk.scene.program(agent.name.as_ref(), agent.run);
+    command
+        .env("PATH", &desk.path)
+        // What it asks of others than its model fails at once.
+        .env("HTTP_PROXY", "http://127.0.0.1:9")
+        .env("HTTPS_PROXY", "http://127.0.0.1:9")
+        .env("NO_PROXY", "127.0.0.1,localhost")
+        .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
+        .env("GEMINI_API_KEY", "dummy")
+        .env(
+            "GOOGLE_GEMINI_BASE_URL",
+            format!("http://127.0.0.1:{}", desk.model.port),
+        );
+    let done = finish_slow(command).expect_code(0);
+    let told = desk.model.asked().pop().expect("asked");
+    let text = told.to_string();
     assert_eq!(
-        fs::read_to_string(scene.work().join("a.txt")).expect("there"),
+        fs::read_to_string(desk.scene.work().join("a.txt")).expect("there"),
         "two\n",
-        "the command did not run, or not in the workspace"
+        "the command did not run, or not in the workspace: {} {}",
+        done.text(),
+        done.stderr
     );
-    assert!(!home.join(".claude/hooks").exists());
-    let told = model
-        .asked
-        .lock()
-        .expect("whole")
-        .last()
-        .expect("asked")
-        .clone();
-    let results = told["messages"].to_string();
+    assert!(!home.join(".x").exists());
     assert!(
-        results.contains("id_test") && !results.contains("planted-secret"),
-        "{results}"
+        text.contains("id_test: No such file") && !text.contains("planted-secret"),
+        "{text}"
     );
-    // Its own state was rewritten by it meanwhile: only ours is taken out.
-    scene.run(&["setup", "claude", "--undo"]).expect_code(0);
-    assert_eq!(
-        fs::read_to_string(&settings).expect("there"),
-        before.to_string()
+    Some((desk, told))
+}
+
+/// What is held by a hook: the session was that of the agent, and nothing of it is left.
+fn goes_through_a_session(agent: &Agent) -> Option<Desk> {
+    let (desk, _) = set_up(agent, "hook")?;
+    let of = |kind: &str| {
+        let words = ["events", "--type", kind, "--json"];
+        desk.scene.run(&words).json()["data"]["events"].take()
+    };
+    assert_eq!(of("session.opened").as_array().map(Vec::len), Some(1));
+    // Codex kills the servers that it held; the others wait for them.
+    if agent.name != "codex" {
+        let ended = || of("session.ended").to_string().contains("server_stopped");
+        assert!(until(ended), "the session goes on");
+        let hosts = desk.scene.path("data/hooks");
+        assert!(until(|| crate::scene::list(&hosts).is_empty()));
+    }
+    let place = desk.scene.path("data").display().to_string();
+    assert!(
+        until(|| processes_with(&place).is_empty()),
+        "something lives on"
     );
+    let listed = desk.scene.run(&["ps", "--json"]).expect_code(0).json();
+    assert_eq!(listed["sessions"], json!([]), "{listed:#}");
+    Some(desk)
+}
+
+/// Takes it out again: its own state was rewritten by it meanwhile, and only ours goes.
+fn takes_ours_out_of_claude(desk: &Desk) {
+    let home = desk.scene.path("home");
+    let before = fs::read_to_string(home.join(".claude/settings.json")).expect("there");
+    assert!(before.contains("cofferdam") || before.contains("\"Bash\""));
+    desk.scene
+        .run(&["setup", "claude", "--undo"])
+        .expect_code(0);
+    let after = fs::read_to_string(home.join(".claude/settings.json")).expect("there");
+    let after: Value = serde_json::from_str(&after).expect("JSON");
+    assert_eq!(after.as_object().map(serde_json::Map::len), Some(1));
+    assert!(after["env"].is_object(), "{after}");
     let state = fs::read_to_string(home.join(".claude.json")).expect("there");
     let state: Value = serde_json::from_str(&state).expect("JSON");
     assert_eq!(state.pointer("/mcpServers/cofferdam"), None);
     assert_eq!(state.pointer("/mcpServers/cofferdam-session"), None);
-    (scene, told)
 }
 
 #[test]
 fn the_commands_of_a_real_claude_go_through_a_session() {
-    let Some(bin) = installed("claude") else {
+    if let Some(desk) = goes_through_a_session(&CLAUDE) {
+        takes_ours_out_of_claude(&desk);
+    }
+}
+
+/// Codex runs a hook only that it trusts: setting it up says so in its own words.
+#[test]
+fn the_commands_of_a_real_codex_go_through_a_session() {
+    let Some(desk) = goes_through_a_session(&CODEX) else {
         return;
     };
-    let (scene, _) = set_up(&bin, "hook");
-    let opened = scene.run(&["events", "--type", "session.ended", "--json"]);
+    desk.scene.run(&["setup", "codex", "--undo"]).expect_code(0);
+    let home = desk.scene.path("home/.codex");
+    assert!(!home.join("hooks.json").exists());
+    let config = fs::read_to_string(home.join("config.toml")).expect("there");
     assert!(
-        opened.text().contains("server_stopped"),
-        "{}",
-        opened.text()
+        !config.contains("cofferdam") && !config.contains("hooks"),
+        "{config}"
     );
-    // Nothing is left of the server that it held.
-    let hosts = scene.path("data/hooks");
-    assert_eq!(crate::scene::list(&hosts), [""; 0]);
+}
+
+#[test]
+fn the_commands_of_a_real_opencode_go_through_a_session() {
+    goes_through_a_session(&OPENCODE);
+}
+
+#[test]
+fn the_commands_of_a_real_gemini_go_through_a_session() {
+    goes_through_a_session(&GEMINI);
 }
 
 #[test]
 fn the_tools_of_a_real_claude_are_off_and_ours_are_offered() {
-    let Some(bin) = installed("claude") else {
+    let Some((desk, told)) = set_up(&CLAUDE, "mcp") else {
         return;
     };
-    let (_scene, told) = set_up(&bin, "mcp");
-    let tools: Vec<&str> = told["tools"]
-        .as_array()
-        .expect("tools")
-        .iter()
-        .filter_map(|tool| tool["name"].as_str())
-        .collect();
+    let offered = tools(&told);
     for gone in [
         "Bash",
         "Edit",
@@ -400,7 +463,11 @@ fn the_tools_of_a_real_claude_are_off_and_ours_are_offered() {
         "Glob",
         "Grep",
     ] {
-        assert!(!tools.contains(&gone), "{tools:?}");
+        assert!(!offered.contains(&gone), "{offered:?}");
     }
-    assert!(tools.contains(&"mcp__cofferdam__read_file"), "{tools:?}");
+    assert!(
+        offered.contains(&"mcp__cofferdam__read_file"),
+        "{offered:?}"
+    );
+    takes_ours_out_of_claude(&desk);
 }

@@ -265,9 +265,22 @@ pub(crate) fn finish(mut command: Command) -> Finished {
     collect(child, start)
 }
 
+/// Runs one that takes its time.
+#[track_caller]
+pub(crate) fn finish_slow(mut command: Command) -> Finished {
+    let start = Instant::now();
+    let child = command.spawn().expect("the program starts");
+    collect_within(child, start, 3 * LIMIT)
+}
+
 /// Collects what a started program writes, and its end.
 #[track_caller]
-pub(crate) fn collect(mut child: Child, start: Instant) -> Finished {
+pub(crate) fn collect(child: Child, start: Instant) -> Finished {
+    collect_within(child, start, LIMIT)
+}
+
+#[track_caller]
+fn collect_within(mut child: Child, start: Instant, limit: Duration) -> Finished {
     let mut stdout = child.stdout.take();
     let mut stderr = child.stderr.take().expect("a pipe");
     let output = std::thread::spawn(move || {
@@ -282,7 +295,7 @@ pub(crate) fn collect(mut child: Child, start: Instant) -> Finished {
         let _ = stderr.read_to_end(&mut bytes);
         bytes
     });
-    let status = wait(&mut child);
+    let status = wait_within(&mut child, limit);
     let elapsed = start.elapsed();
     Finished {
         code: status.code(),
@@ -295,20 +308,30 @@ pub(crate) fn collect(mut child: Child, start: Instant) -> Finished {
 /// Waits for the end of a program, no longer than the limit.
 #[track_caller]
 pub(crate) fn wait(child: &mut Child) -> ExitStatus {
+    wait_within(child, LIMIT)
+}
+
+/// The same with a limit of its own.
+#[track_caller]
+fn wait_within(child: &mut Child, limit: Duration) -> ExitStatus {
     let mut ended = None;
-    if !until(|| {
+    if !until_within(limit, || {
         ended = child.try_wait().expect("a child of ours");
         ended.is_some()
     }) {
         let _ = child.kill();
-        panic!("the program did not end within {LIMIT:?}");
+        panic!("the program did not end within {limit:?}");
     }
     ended.expect("just seen")
 }
 
 /// Looks again and again until something holds; tells whether it did within the limit.
-pub(crate) fn until(mut holds: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + LIMIT;
+pub(crate) fn until(holds: impl FnMut() -> bool) -> bool {
+    until_within(LIMIT, holds)
+}
+
+fn until_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
     while Instant::now() < end {
         if holds() {
             return true;

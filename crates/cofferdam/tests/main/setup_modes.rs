@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 
 use crate::scene::{Finished, Scene, finish, has_walls, wait};
+use crate::terminal::Terminal;
 
 /// Each agent, its modes, and a configuration as people have it.
 const AGENTS: [(&str, &[&str], &str, &str); 4] = [
@@ -31,7 +32,7 @@ const AGENTS: [(&str, &[&str], &str, &str); 4] = [
     ),
     (
         "codex",
-        &["mcp"],
+        &["hook", "mcp"],
         ".codex/config.toml",
         "# mine\nmodel = \"m\" # for now\n\n[features]\nshell_tool = true\n",
     ),
@@ -178,7 +179,7 @@ fn what_is_not_understood_is_refused_and_nothing_is_lost() {
 #[test]
 fn a_mode_that_an_agent_cannot_do_is_refused_by_name() {
     let scene = Scene::new();
-    for (agent, mode) in [("codex", "hook"), ("cursor", "hook"), ("cursor", "mcp")] {
+    for (agent, mode) in [("cursor", "hook"), ("cursor", "mcp")] {
         let refused = setup(&scene, &[agent, "--mode", mode, "--json"]).expect_code(125);
         let error = refused.json()["error"].clone();
         assert_eq!(error["code"], "mode_unsupported", "{agent} {mode}");
@@ -204,7 +205,10 @@ fn a_mode_that_an_agent_cannot_do_is_refused_by_name() {
 
 /// Reads a file of the home as JSON, with the path of the program made short.
 fn document(scene: &Scene, name: &str) -> Value {
-    let text = read(scene, name).replace(env!("CARGO_BIN_EXE_cofferdam"), "COFFERDAM");
+    let data = scene.path("data").display().to_string();
+    let text = read(scene, name)
+        .replace(env!("CARGO_BIN_EXE_cofferdam"), "COFFERDAM")
+        .replace(&data, "DATA");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -227,19 +231,19 @@ fn what_is_written_for_gemini_and_opencode_is_what_they_read() {
                 "hooks": [{
                     "name": "cofferdam",
                     "type": "command",
-                    "command": "'COFFERDAM' hook rewrite gemini --allow || exit 2",
+                    "command": "'COFFERDAM' --data-dir 'DATA' hook rewrite gemini --allow || exit 2",
                 }],
             }]},
             "mcpServers": {"cofferdam-session": {
                 "command": "COFFERDAM",
-                "args": ["hook", "host", "--net", "none"],
+                "args": ["--data-dir", "DATA", "hook", "host", "--net", "none"],
             }},
         })
     );
     let offered = document(&with("gemini", "mcp"), gemini);
     assert_eq!(
         offered["mcpServers"]["cofferdam"],
-        json!({"command": "COFFERDAM", "args": ["mcp", "--net", "none"], "trust": true})
+        json!({"command": "COFFERDAM", "args": ["--data-dir", "DATA", "mcp", "--net", "none"], "trust": true})
     );
     let off = offered["tools"]["exclude"].as_array().expect("a list");
     for tool in ["run_shell_command", "write_file", "replace", "read_file"] {
@@ -250,7 +254,7 @@ fn what_is_written_for_gemini_and_opencode_is_what_they_read() {
         document(&scene, opencode),
         json!({"mcp": {"cofferdam-session": {
             "type": "local",
-            "command": ["COFFERDAM", "hook", "host", "--net", "none"],
+            "command": ["COFFERDAM", "--data-dir", "DATA", "hook", "host", "--net", "none"],
             "enabled": true,
         }}})
     );
@@ -262,7 +266,7 @@ fn what_is_written_for_gemini_and_opencode_is_what_they_read() {
         offered["mcp"]["cofferdam"],
         json!({
             "type": "local",
-            "command": ["COFFERDAM", "mcp", "--net", "none"],
+            "command": ["COFFERDAM", "--data-dir", "DATA", "mcp", "--net", "none"],
             "enabled": true,
         })
     );
@@ -384,6 +388,17 @@ fn the_session_of_an_agent_is_shown_and_its_files_are_told_by_command() {
     // It can be looked into from outside, by its name.
     let inside = scene.run(&["session", "run", "agent", "-c", "echo $KEPT"]);
     assert_eq!(inside.expect_code(0).text(), "1\n");
+    // And a shell of one's own in its place.
+    let mut terminal = Terminal::new(30, 90);
+    let mut attached = terminal.start(&scene, &["attach", "agent"]);
+    terminal.expect("Ctrl-] leaves");
+    terminal.press(b"cat by-agent; echo li''ves\r");
+    terminal.expect("lives");
+    terminal.press(b"\x1d");
+    assert_eq!(wait(&mut attached).code(), Some(0));
+    let seen = scene.run(&["terminal", "snapshot", "agent"]).expect_code(0);
+    assert!(seen.text().contains("lives"), "{}", seen.text());
+    scene.run(&["terminal", "close", "agent"]).expect_code(0);
     // The policy's limit holds, and is told; there is no other.
     let late = claude("sleep 60").expect_code(124);
     assert!(late.stderr.contains("time limit"), "{}", late.stderr);

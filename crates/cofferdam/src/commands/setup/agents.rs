@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cofferdam_core::error::{ErrorCode, Problem};
+use cofferdam_core::spec::Digest;
 use serde_json::{Value, json};
 
 use super::document::Kind;
@@ -70,11 +71,14 @@ pub(super) struct Wish<'a> {
     pub(super) own: &'a str,
     /// Flags for walls.
     pub(super) walls: &'a [String],
+    /// Where the data directory lies, where that is not its place in the home directory: agents hand
+    /// on what variables they like.
+    pub(super) data_dir: Option<String>,
     /// The agent is not to ask.
     pub(super) allow: bool,
 }
 
-/// Finds what is written, and where. Nothing is read.
+/// Finds what is written, and where. Nothing is read but Codex's list of hooks.
 pub(super) fn targets(context: &Context, wish: &Wish<'_>) -> Result<Vec<Target>, Problem> {
     let home = context.home().ok_or_else(|| {
         Problem::new(ErrorCode::InvalidRequest, "there is no home directory").with_hint("set HOME")
@@ -85,6 +89,14 @@ pub(super) fn targets(context: &Context, wish: &Wish<'_>) -> Result<Vec<Target>,
             .filter(|path| path.is_absolute())
             .unwrap_or_else(|| home.join(otherwise))
     };
+    let codex_home = || {
+        let home = below("CODEX_HOME", ".codex");
+        // Codex itself follows links of the one, and not of the other.
+        let real = context
+            .variable("CODEX_HOME")
+            .and(std::fs::canonicalize(&home).ok());
+        real.unwrap_or(home)
+    };
     match (wish.agent, wish.mode) {
         (Agent::Claude, _) => Ok(claude(context, &home, wish)),
         (Agent::Gemini, _) => Ok(gemini(&home, wish)),
@@ -92,12 +104,8 @@ pub(super) fn targets(context: &Context, wish: &Wish<'_>) -> Result<Vec<Target>,
             &below("XDG_CONFIG_HOME", ".config").join("opencode"),
             wish,
         )),
-        (Agent::Codex, Mode::Hook) => Err(cannot(
-            wish,
-            "Codex runs a hook only once you have approved it on its own screen, and runs commands \
-             without it until then",
-        )),
-        (Agent::Codex, _) => Ok(codex(&below("CODEX_HOME", ".codex"), wish)),
+        (Agent::Codex, Mode::Hook) => codex_hook(&codex_home(), wish),
+        (Agent::Codex, _) => Ok(codex(&codex_home(), wish)),
         (Agent::Cursor, Mode::Hook) => Err(cannot(
             wish,
             "a hook of Cursor may refuse a command, and not say what is run instead",
@@ -111,10 +119,6 @@ pub(super) fn targets(context: &Context, wish: &Wish<'_>) -> Result<Vec<Target>,
 
 fn cannot(wish: &Wish<'_>, why: &str) -> Problem {
     let agent = super::shim::wrapped(wish.agent).name;
-    let other = match wish.agent {
-        Agent::Codex => "--mode mcp, or --mode wrap",
-        _ => "--mode wrap",
-    };
     Problem::new(
         ErrorCode::ModeUnsupported,
         format!(
@@ -123,7 +127,7 @@ fn cannot(wish: &Wish<'_>, why: &str) -> Problem {
         ),
     )
     .with_field("mode")
-    .with_hint(format!("cofferdam setup {agent} {other}"))
+    .with_hint(format!("cofferdam setup {agent} --mode wrap"))
 }
 
 fn key(parts: &[&str]) -> Vec<String> {
@@ -136,8 +140,19 @@ fn server(wish: &Wish<'_>) -> (&'static str, Vec<String>) {
         Mode::Hook => (HOLDER, &["hook", "host"]),
         Mode::Wrap | Mode::Mcp => (SERVER, &["mcp"]),
     };
-    let words = verb.iter().map(|word| (*word).to_owned());
+    let data_dir = wish.data_dir.iter();
+    let data_dir = data_dir.flat_map(|place| ["--data-dir".to_owned(), place.clone()]);
+    let words = data_dir.chain(verb.iter().map(|word| (*word).to_owned()));
     (name, words.chain(wish.walls.iter().cloned()).collect())
+}
+
+/// Gives the words of a shell by which this program is started.
+fn own_words(wish: &Wish<'_>) -> String {
+    let own = super::quoted(wish.own);
+    match &wish.data_dir {
+        Some(place) => format!("{own} --data-dir {}", super::quoted(place)),
+        None => own,
+    }
 }
 
 fn elements(path: &[&str], values: &[&str]) -> impl Iterator<Item = Edit> {
@@ -152,10 +167,7 @@ fn elements(path: &[&str], values: &[&str]) -> impl Iterator<Item = Edit> {
 fn hook_line(wish: &Wish<'_>) -> String {
     let agent = super::shim::wrapped(wish.agent).name;
     let allow = if wish.allow { " --allow" } else { "" };
-    format!(
-        "{} hook rewrite {agent}{allow} || exit 2",
-        super::quoted(wish.own)
-    )
+    format!("{} hook rewrite {agent}{allow} || exit 2", own_words(wish))
 }
 
 fn claude(context: &Context, home: &Path, wish: &Wish<'_>) -> Vec<Target> {
@@ -259,6 +271,64 @@ fn codex(home: &Path, wish: &Wish<'_>) -> Vec<Target> {
     vec![Target::keys(home.join("config.toml"), Kind::Toml, edits)]
 }
 
+/// Seconds that Codex gives a hook; part of what it trusts.
+const HOOK_TIME: u64 = 600;
+
+/// Codex runs a hook only that its user trusted: it keeps a digest of each in its configuration, and
+/// passes over any other. Whoever sets it up trusts it by doing so.
+fn codex_hook(home: &Path, wish: &Wish<'_>) -> Result<Vec<Target>, Problem> {
+    let (name, words) = server(wish);
+    let list = key(&["hooks", "PreToolUse"]);
+    let hook = json!({"type": "command", "command": hook_line(wish), "timeout": HOOK_TIME});
+    let group = json!({"matcher": CODEX_COMMANDS, "hooks": [hook]});
+    let hooks = home.join("hooks.json");
+    // It names a hook by where it stands.
+    let there = std::fs::read_to_string(&hooks).unwrap_or_default();
+    let there: Value = serde_json::from_str(&there).unwrap_or_default();
+    let groups = there.pointer("/hooks/PreToolUse").and_then(Value::as_array);
+    let groups = groups.map_or(&[][..], Vec::as_slice);
+    let index = groups
+        .iter()
+        .rposition(|one| *one == group)
+        .unwrap_or(groups.len());
+    let place = super::plain_path(&hooks)?;
+    let state = key(&["hooks", "state", &format!("{place}:pre_tool_use:{index}:0")]);
+    let state = |name: &str| [&state[..], &key(&[name])].concat();
+    let config = vec![
+        Edit::Own(
+            key(&["mcp_servers", name]),
+            json!({"command": wish.own, "args": words}),
+        ),
+        Edit::Switch(state("trusted_hash"), json!(trusted(wish))),
+        Edit::Switch(state("enabled"), json!(true)),
+        // Else its own sandbox keeps the command from the server that holds the session.
+        Edit::Switch(
+            key(&["sandbox_workspace_write", "network_access"]),
+            json!(true),
+        ),
+    ];
+    Ok(vec![
+        Target::keys(hooks, Kind::Json, vec![Edit::Element(list, group)]),
+        Target::keys(home.join("config.toml"), Kind::Toml, config),
+    ])
+}
+
+/// The tool by whose name Codex asks its hooks about commands.
+const CODEX_COMMANDS: &str = "^Bash$";
+
+/// Gives what Codex keeps of a hook that was trusted: a digest of what it runs, and when.
+fn trusted(wish: &Wish<'_>) -> String {
+    let hook = json!({
+        "async": false,
+        "command": hook_line(wish),
+        "timeout": HOOK_TIME,
+        "type": "command",
+    });
+    // The keys in the order of the alphabet, and nothing between.
+    let text = json!({"event_name": "pre_tool_use", "hooks": [hook], "matcher": CODEX_COMMANDS});
+    format!("sha256:{}", Digest::sha256(text.to_string().as_bytes()).0)
+}
+
 /// What opencode loads: it says of each command what is run instead.
 const PLUGIN: &str = r#"// Written by `cofferdam setup opencode --mode hook`; `cofferdam setup opencode --undo` removes it.
 const before = PREFIX;
@@ -287,7 +357,7 @@ fn opencode(config: &Path, wish: &Wish<'_>) -> Vec<Target> {
     let there = names.iter().find(|name| config.join(name).exists());
     let settings = config.join(there.unwrap_or(&"opencode.json"));
     if wish.mode == Mode::Hook {
-        let before = format!("{} hook run opencode -- ", super::quoted(wish.own));
+        let before = format!("{} hook run opencode -- ", own_words(wish));
         let plugin = Target {
             path: config.join("plugin/cofferdam.js"),
             kind: Kind::Whole,
@@ -346,6 +416,17 @@ pub(super) fn not_covered(wish: &Wish<'_>) -> Vec<String> {
         }
         (Agent::Claude | Agent::Gemini, _) => {
             said.push("its tools for the web, and commands typed with ! in it");
+        }
+        (Agent::Codex, Mode::Hook) => {
+            said.push("its tool for patches, those for the web, and commands typed with ! in it");
+            said.push(
+                "a Codex that does not trust the hook, as after a change of hooks.json or in another \
+                 version: it runs commands without it, and says on its screen that hooks need review",
+            );
+            said.push(
+                "the network in its own sandbox: that is open now, since commands reach our session by \
+                 it; a Codex that only reads, or has another sandbox that closes it, runs no command",
+            );
         }
         (Agent::Codex, _) => {
             said.push(

@@ -132,6 +132,10 @@ pub(super) fn configure(context: &Context, arguments: &SetupArguments, mode: Mod
         mode,
         own: super::plain_path(&own)?,
         walls: &arguments.walls,
+        data_dir: context
+            .other_data_dir()?
+            .map(|place| super::plain_path(&place).map(str::to_owned))
+            .transpose()?,
         allow: arguments.yes,
     };
     let targets = targets(context, &wish)?;
