@@ -9,7 +9,9 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::facts::HostFacts;
 use cofferdam_core::operation::{CommandForm, RunCommand};
 use cofferdam_core::outcome::CommandOutcome;
-use cofferdam_core::policy::{EffectivePolicy, PolicyDocument, ProviderChoice};
+use cofferdam_core::policy::{
+    EffectivePolicy, NetworkRule, PolicyDocument, ProviderChoice, RequestAccess, SecretDocument,
+};
 use cofferdam_core::spec::{Network, Variable};
 use cofferdam_exec::host::{GatherRequest, gather, resolve_workspace};
 use cofferdam_exec::{CommandIo, Control};
@@ -49,7 +51,9 @@ fn document(context: &Context, walls: &WallArguments) -> Result<PolicyDocument, 
             .provider
             .map(crate::arguments::policy::ProviderChoice::choice),
         network: network(walls),
-        network_allow: list(&walls.allow),
+        network_allow: list(&allowed(walls)),
+        network_rules: rules(walls),
+        secrets: secrets(walls)?,
         network_deny: list(&walls.deny),
         profile: walls.profile.clone(),
         permission: walls
@@ -65,11 +69,52 @@ fn document(context: &Context, walls: &WallArguments) -> Result<PolicyDocument, 
 
 /// Gives the network level: hosts and questions are of a restricted one.
 fn network(walls: &WallArguments) -> Option<Network> {
-    let is_meant = walls.ask || !walls.allow.is_empty();
+    let is_meant = walls.ask || !allowed(walls).is_empty();
     walls
         .net
         .map(NetworkChoice::level)
         .or_else(|| is_meant.then_some(Network::Restricted))
+}
+
+/// Gives the hosts that may be reached: for whatever, for reading, or with a secret.
+fn allowed(walls: &WallArguments) -> Vec<String> {
+    let told = walls.broker.iter().filter_map(|text| text.split_once('='));
+    walls
+        .allow
+        .iter()
+        .chain(&walls.allow_read)
+        .cloned()
+        .chain(told.map(|(_, host)| host.to_owned()))
+        .collect()
+}
+
+/// Gives one rule over requests for all hosts that are for reading.
+fn rules(walls: &WallArguments) -> Option<Vec<NetworkRule>> {
+    let rule = NetworkRule {
+        hosts: walls.allow_read.clone(),
+        access: Some(RequestAccess::Read),
+        ..NetworkRule::default()
+    };
+    (!rule.hosts.is_empty()).then(|| vec![rule])
+}
+
+/// Gives the secrets of `--broker`, each under the name of its variable.
+fn secrets(walls: &WallArguments) -> Result<Option<BTreeMap<String, SecretDocument>>, Problem> {
+    let mut secrets: BTreeMap<String, SecretDocument> = BTreeMap::new();
+    for text in &walls.broker {
+        let Some((name, host)) = text.split_once('=') else {
+            return Err(Problem::new(
+                ErrorCode::InvalidRequest,
+                format!("--broker {text:?} names no host"),
+            )
+            .with_field("broker")
+            .with_hint("--broker NAME=HOST; what else a secret can be stands in a policy file"));
+        };
+        let secret = secrets.entry(name.to_owned()).or_default();
+        secret.env = Some(name.to_owned());
+        secret.hosts.push(host.to_owned());
+    }
+    Ok((!secrets.is_empty()).then_some(secrets))
 }
 
 fn list(entries: &[String]) -> Option<Vec<String>> {

@@ -39,6 +39,8 @@ codes! {
     PolicyContradiction = "policy_contradiction";
     /// A layer that may only narrow would widen.
     PolicyWidening = "policy_widening";
+    /// A secret that hosts are to be told cannot be had.
+    SecretUnavailable = "secret_unavailable";
     /// This version does not enforce the field.
     UnsupportedField = "unsupported_field";
     /// The provider cannot enforce what the policy asks for.

@@ -188,6 +188,8 @@ event_types! {
     NET_DECIDED = "net.decided";
     /// A connection that was allowed ended. data: `{enclosure_id, command_id, host, port, ended, sent, received, elapsed_ms}`.
     NET_CLOSED = "net.closed";
+    /// A single request of a host whose requests are seen was passed on.
+    NET_REQUESTED = "net.requested";
     /// Something inside began or ceased to listen. data: `{enclosure_id, port, state, published}`.
     NET_LISTENING = "net.listening";
     /// A verifier began. data: `{checks[]}`.

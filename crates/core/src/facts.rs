@@ -97,6 +97,12 @@ pub struct NetworkFacts {
     pub client_settings: Vec<Variable>,
     /// Names that the policy wants to reach, by this machine's list of hosts.
     pub names: Vec<LocalName>,
+    /// The machine's file of root certificates, where the policy needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roots: Option<BytePath>,
+    /// Further files of certificates that variables of the caller name, likewise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub more_roots: Vec<BytePath>,
 }
 
 impl NetworkFacts {

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 /// What stands in the place of each byte of a value.
@@ -17,10 +19,50 @@ pub const SHORTEST_VALUE_BYTES: usize = 4;
 /// Longest beginning of a value that [`Stream::release`] lets out as it is.
 const RELEASED_PLAIN_BYTES: usize = 3;
 
+/// Gives the spellings in which a secret value shows: as it is, in a URL, in a JSON text, and within
+/// base64 of any alignment, of both alphabets.
+pub fn secret_forms(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut forms = vec![value.to_vec()];
+    let mut add = |form: Vec<u8>| {
+        if form.len() >= SHORTEST_VALUE_BYTES && !forms.contains(&form) {
+            forms.push(form);
+        }
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    for upper in [true, false] {
+        let mut text = Vec::new();
+        for byte in value {
+            match (is_plain(*byte), upper) {
+                (true, _) => text.push(*byte),
+                (false, true) => text.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+                (false, false) => text.extend_from_slice(format!("%{byte:02x}").as_bytes()),
+            }
+        }
+        add(text);
+    }
+    if let Ok(text) = std::str::from_utf8(value) {
+        let quoted = Value::from(text).to_string();
+        add(quoted.trim_matches('"').as_bytes().to_vec());
+    }
+    for before in 0..3 {
+        let mut padded = vec![0; before];
+        padded.extend_from_slice(value);
+        // What depends on the bytes around it is left out.
+        let first = (before * 8).div_ceil(6);
+        let last = padded.len() * 8 / 6;
+        for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
+            let text = engine.encode(&padded);
+            add(text.as_bytes()[first..last].to_vec());
+        }
+    }
+    forms
+}
+
 /// Finds a set of values, all at once, with one step a byte.
 #[derive(Clone, Default)]
 pub struct Masker {
     states: Vec<State>,
+    values: Vec<Vec<u8>>,
 }
 
 /// What is known after some bytes: the longest beginning of a value with which they end.
@@ -54,11 +96,13 @@ impl Masker {
     /// Prepares for values; those shorter than [`SHORTEST_VALUE_BYTES`] are left out.
     pub fn new<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Self {
         let mut states = vec![State::new(0)];
+        let mut known: Vec<Vec<u8>> = Vec::new();
         for value in values {
             let value = value.as_ref();
             if value.len() < SHORTEST_VALUE_BYTES {
                 continue;
             }
+            known.push(value.to_vec());
             let mut at = 0;
             for byte in value {
                 let known = states[at].next[usize::from(*byte)];
@@ -78,7 +122,20 @@ impl Masker {
             return Self::default();
         }
         link(&mut states);
-        Self { states }
+        Self {
+            states,
+            values: known,
+        }
+    }
+
+    /// Prepares for more values besides.
+    #[must_use]
+    pub fn and<V: AsRef<[u8]>>(&self, more: impl IntoIterator<Item = V>) -> Self {
+        let mut values = self.values.clone();
+        values.extend(more.into_iter().map(|value| value.as_ref().to_vec()));
+        values.sort_unstable();
+        values.dedup();
+        Self::new(values)
     }
 
     /// Tells whether there is nothing to mask.
@@ -341,6 +398,26 @@ mod tests {
             value,
             serde_json::json!({"a": ["x******", 1], "******": {"b": "é ******"}})
         );
+    }
+
+    #[test]
+    fn a_value_is_known_in_every_spelling() {
+        let value = "p/ss+w?rd \"1\"";
+        let masker = Masker::new(secret_forms(value.as_bytes()));
+        for front in ["", "a", "ab", "abc", "user:"] {
+            for back in ["", "x", "xy"] {
+                let whole = format!("{front}{value}{back}");
+                for shown in [
+                    whole.clone(),
+                    STANDARD_NO_PAD.encode(&whole),
+                    URL_SAFE_NO_PAD.encode(&whole),
+                    Value::from(whole.as_str()).to_string(),
+                ] {
+                    assert!(masker.mask_bytes(shown.as_bytes()).1 > 0, "{shown}");
+                }
+            }
+        }
+        assert!(masker.mask_bytes(b"p%2Fss%2Bw%3Frd%20%221%22").1 > 0);
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! module); what it gives is printed by `policy explain`, stored as evidence and hashed. A long-lived
 //! child belongs to the hash of its enclosure.
 
+mod egress;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::BytePath;
 pub use crate::digest::{Digest, DigestSum, EitherSum};
 use crate::ports::PortPlan;
+pub use egress::{EgressHost, EgressRule, EgressSecret, EgressSpec, EgressTrust, SecretSource};
 
 /// Names what puts the walls up.
 #[derive(
@@ -394,34 +397,6 @@ pub struct Variable {
     pub name: BytePath,
     /// Its value.
     pub value: BytePath,
-}
-
-/// The way out of a network of its own: a proxy that lets through what is listed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EgressSpec {
-    /// Where it listens inside, on loopback.
-    pub port: u16,
-    /// What is let through; empty is nothing.
-    pub allow: Vec<EgressHost>,
-    /// What is refused whatever lets it through.
-    pub deny: Vec<EgressHost>,
-    /// What nobody may go beyond by answering a question; `None` is no bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling: Option<Vec<String>>,
-}
-
-/// A rule about hosts and where it comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EgressHost {
-    /// The rule.
-    pub rule: String,
-    /// Which layer or which configuration names it.
-    pub origin: String,
-    /// Whether the machine's own configuration names it: then its address may be one of the site.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub site: bool,
 }
 
 /// The place behind walls.

@@ -14,3 +14,5 @@ mod plans;
 mod policy;
 #[path = "main/ports.rs"]
 mod ports;
+#[path = "main/requests.rs"]
+mod requests;

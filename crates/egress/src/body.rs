@@ -22,13 +22,23 @@ impl BodyFraming {
 
     /// Takes the next bytes and gives how many of them belong to the body.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<usize, ChunkedError> {
+        self.feed_data(bytes, |_| {})
+    }
+
+    /// Does the same, and hands over what the body says without its framing.
+    pub(crate) fn feed_data(
+        &mut self,
+        bytes: &[u8],
+        mut data: impl FnMut(&[u8]),
+    ) -> Result<usize, ChunkedError> {
         match self {
             Self::Length(left) => {
                 let taken = (bytes.len() as u64).min(*left);
                 *left -= taken;
+                data(&bytes[..taken as usize]);
                 Ok(taken as usize)
             }
-            Self::Chunked(chunked) => chunked.feed(bytes),
+            Self::Chunked(chunked) => chunked.feed_data(bytes, data),
         }
     }
 }

@@ -52,12 +52,22 @@ impl ChunkedEnd {
 
     /// Takes the next bytes and gives how many of them belong to the body.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<usize, ChunkedError> {
+        self.feed_data(bytes, |_| {})
+    }
+
+    /// Does the same, and hands over what the chunks hold.
+    pub(crate) fn feed_data(
+        &mut self,
+        bytes: &[u8],
+        mut data: impl FnMut(&[u8]),
+    ) -> Result<usize, ChunkedError> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::End {
             if self.state == State::Data {
                 let there = (bytes.len() - at) as u64;
                 let taken = there.min(self.left);
                 self.left -= taken;
+                data(&bytes[at..at + taken as usize]);
                 at += taken as usize;
                 if self.left == 0 {
                     self.state = State::DataCr;

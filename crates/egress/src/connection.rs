@@ -11,6 +11,7 @@ use crate::decision::{Ended, NetClosed, NetDecision, NetEvent, Protocol, Reason,
 use crate::gate::{self, Permit, Refusal};
 use crate::head::{HeadError, RequestHead, RequestTarget};
 use crate::hold::Miss;
+use crate::inspect::{self, Opened, TargetForm};
 use crate::proxy::Shared;
 use crate::refusal::{host_text, http_answer, printable, sentence, socks_code};
 use crate::relay::{Carried, Relay, RelayEnd};
@@ -50,6 +51,8 @@ struct Wanted {
     first: Vec<u8>,
     /// What the client sent behind its head.
     early: Vec<u8>,
+    /// Everything that it sent, head included, where it is a single request.
+    whole: Vec<u8>,
 }
 
 impl Connection<'_> {
@@ -124,6 +127,10 @@ impl Connection<'_> {
                 return None;
             }
         };
+        let whole = match head.request {
+            RequestTarget::Forward { .. } => bytes.clone(),
+            RequestTarget::Tunnel => Vec::new(),
+        };
         let early = bytes.split_off(head.length);
         let allowed = match head.method.as_str() {
             "HEAD" => BodyAllowed::No,
@@ -142,6 +149,7 @@ impl Connection<'_> {
             carried,
             first,
             early,
+            whole,
         })
     }
 
@@ -164,6 +172,7 @@ impl Connection<'_> {
             carried: Carried::Tunnel,
             first: Vec::new(),
             early,
+            whole: Vec::new(),
         })
     }
 
@@ -225,13 +234,16 @@ impl Connection<'_> {
             protocol, target, ..
         } = &wanted;
         let (protocol, target) = (*protocol, target.clone());
+        let inspected = self.inspects(&wanted);
         self.shared.emit(NetEvent::Decided(NetDecision {
             connection: self.number,
             client: self.peer,
             protocol,
             method: wanted.method.clone(),
+            path: None,
             host: Some(host_text(&target.host)),
             port: Some(target.port),
+            inspected,
             verdict: Verdict::Allowed,
             reason: permit.reason,
             rule: permit.rule.clone(),
@@ -239,16 +251,26 @@ impl Connection<'_> {
             detail: None,
             repeated: 0,
         }));
-        let is_exchange = matches!(wanted.carried, Carried::Exchange(..));
-        let (address, failed, end) = match self.dial(&permit) {
-            Err(refusal) => {
+        let is_exchange = matches!(wanted.carried, Carried::Exchange(..)) && !inspected;
+        let dialled = if inspected {
+            None
+        } else {
+            Some(self.dial(&permit))
+        };
+        let (address, failed, end) = match dialled {
+            // Whoever is refused in there is told in there.
+            None => {
+                let (address, end) = self.inspect(wanted, &permit);
+                (address, None, end)
+            }
+            Some(Err(refusal)) => {
                 let ended = match refusal.reason {
                     Reason::Stopping => Ended::Stopped,
                     reason => Ended::Failed(reason),
                 };
                 (None, Some(refusal), RelayEnd::nothing(ended))
             }
-            Ok((upstream, address)) => {
+            Some(Ok((upstream, address))) => {
                 let end = self.carry_to(upstream, address, wanted, &permit);
                 let failed = match end.ended {
                     Ended::Failed(reason) => Some(Refusal::plain(reason)),
@@ -276,6 +298,32 @@ impl Connection<'_> {
         }
     }
 
+    /// Tells whether the single requests of a connection are seen. Without TLS a placeholder is
+    /// looked for wherever it goes.
+    fn inspects(&self, wanted: &Wanted) -> bool {
+        let policy = self.shared.policy.current();
+        inspect::is_seen(&policy, &wanted.target)
+            || (matches!(wanted.carried, Carried::Exchange(..)) && !policy.brokers.is_empty())
+    }
+
+    fn inspect(&self, wanted: Wanted, permit: &Permit) -> (Option<SocketAddr>, RelayEnd) {
+        if self.write(ready(wanted.protocol)).is_err() {
+            return (None, RelayEnd::nothing(Ended::Broken));
+        }
+        let (form, early) = match wanted.carried {
+            Carried::Tunnel => (TargetForm::Origin, wanted.early),
+            Carried::Exchange(..) => (TargetForm::Absolute, wanted.whole),
+        };
+        inspect::serve(Opened {
+            connection: self,
+            protocol: wanted.protocol,
+            target: &wanted.target,
+            permit,
+            form,
+            early,
+        })
+    }
+
     fn carry_to(
         &self,
         upstream: TcpStream,
@@ -288,13 +336,9 @@ impl Connection<'_> {
             self.number,
             (&self.client, &upstream),
             (&wanted.target, permit.reason, address.ip()),
+            false,
         );
-        let ready: &[u8] = match wanted.protocol {
-            Protocol::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n",
-            Protocol::Socks5 => &socks::reply(0),
-            Protocol::Http | Protocol::Unknown => b"",
-        };
-        if self.write(ready).is_err() {
+        if self.write(ready(wanted.protocol)).is_err() {
             return RelayEnd::nothing(Ended::Broken);
         }
         let relay = Relay::new(
@@ -315,7 +359,7 @@ impl Connection<'_> {
         end
     }
 
-    fn dial(&self, permit: &Permit) -> Result<(TcpStream, SocketAddr), Refusal> {
+    pub(crate) fn dial(&self, permit: &Permit) -> Result<(TcpStream, SocketAddr), Refusal> {
         let shared = self.shared;
         let mut last = Refusal::plain(Reason::DialFailed);
         for address in &permit.addresses {
@@ -363,7 +407,7 @@ impl Connection<'_> {
         self.emit_refusal(protocol, None, None, target, refusal);
     }
 
-    fn emit_refusal(
+    pub(crate) fn emit_refusal(
         &self,
         protocol: Protocol,
         method: Option<&str>,
@@ -373,16 +417,25 @@ impl Connection<'_> {
     ) -> u32 {
         let host = host.or_else(|| target.map(|target| host_text(&target.host)));
         let port = target.map(|target| target.port);
+        let request = refusal.request.as_ref();
+        let counted = host.as_deref().map(|host| match request {
+            Some(request) => format!("{host} {} {}", request.method, request.path),
+            None => host.to_owned(),
+        });
         let repeated = self
             .shared
-            .count_refusal(host.as_deref(), port, refusal.reason);
+            .count_refusal(counted.as_deref(), port, refusal.reason);
         self.shared.emit(NetEvent::Decided(NetDecision {
             connection: self.number,
             client: self.peer,
             protocol,
-            method: method.map(str::to_owned),
+            method: method
+                .or(request.map(|request| request.method.as_str()))
+                .map(str::to_owned),
+            path: request.map(|request| request.path.clone()),
             host,
             port,
+            inspected: request.is_some(),
             verdict: Verdict::Refused,
             reason: refusal.reason,
             rule: refusal.rule.clone(),
@@ -416,6 +469,16 @@ impl Connection<'_> {
         if self.write(bytes).is_ok() {
             close_gently(&self.client, &self.shared.stop);
         }
+    }
+}
+
+/// What a client hears before its tunnel begins.
+const fn ready(protocol: Protocol) -> &'static [u8] {
+    const OPEN: [u8; 10] = socks::reply(0);
+    match protocol {
+        Protocol::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n",
+        Protocol::Socks5 => &OPEN,
+        Protocol::Http | Protocol::Unknown => b"",
     }
 }
 

@@ -97,6 +97,20 @@ reasons! {
     DialTimeout = "dial_timeout", 504;
     /// The host's answer cannot be read, or ended before its head did.
     UpstreamInvalid = "upstream_invalid", 502;
+    /// The host could not be verified, or does not speak TLS as it must.
+    UpstreamTls = "upstream_tls", 502;
+    /// Rules over requests let the request not through.
+    RequestRefused = "request_refused", 403;
+    /// A request to a host with rules, or with a secret, that could be read in two ways.
+    RequestAmbiguous = "request_ambiguous", 400;
+    /// The placeholder of a secret was sent to a host that the secret is not for.
+    PlaceholderElsewhere = "placeholder_elsewhere", 403;
+    /// The client named another host within TLS than the one that it asked for.
+    NameMismatch = "name_mismatch", 421;
+    /// A tunnel to a host whose requests have to be seen carries neither TLS nor HTTP.
+    NotInspectable = "not_inspectable", 403;
+    /// The client did not go on with TLS: mostly it does not trust the authority of the place.
+    ClientTls = "client_tls", 400;
     /// The proxy ends.
     Stopping = "stopping", 503;
 }
@@ -118,10 +132,14 @@ pub struct NetDecision {
     pub protocol: Protocol,
     /// The method of an HTTP request.
     pub method: Option<String>,
+    /// The path of a request that was refused, without its query.
+    pub path: Option<String>,
     /// The host in its one spelling; as the client wrote it, escaped, where it is none.
     pub host: Option<String>,
     /// The port.
     pub port: Option<u16>,
+    /// Whether its single requests are seen: TLS ends in the proxy then.
+    pub inspected: bool,
     /// Whether it may go on.
     pub verdict: Verdict,
     /// Why.
@@ -155,6 +173,31 @@ pub enum Ended {
     Failed(Reason),
 }
 
+/// One request that was passed on to a host whose requests are seen, and the head of its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetRequest {
+    /// The number of the connection, as in its [`NetDecision`].
+    pub connection: u64,
+    /// The host in its one spelling.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The method.
+    pub method: String,
+    /// The path, without its query.
+    pub path: String,
+    /// The rule that let it through, where rules are about the host.
+    pub rule: Option<String>,
+    /// Names of the secrets that the host was told.
+    pub secrets: Vec<String>,
+    /// The status of the answer, where one came.
+    pub status: Option<u16>,
+    /// Bytes of the request after its head.
+    pub sent: u64,
+    /// Bytes of the answer that the client was given, head included.
+    pub received: u64,
+}
+
 /// The end of a connection that was allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetClosed {
@@ -183,6 +226,8 @@ pub enum NetEvent {
     /// A connection was decided; nothing has left the machine for it yet, a lookup of a name that
     /// a rule or an answer allows apart.
     Decided(NetDecision),
+    /// A request of a connection whose requests are seen was carried.
+    Requested(NetRequest),
     /// A connection that was allowed ended.
     Closed(NetClosed),
 }

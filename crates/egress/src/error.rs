@@ -17,6 +17,15 @@ pub enum EgressError {
         /// Why.
         source: io::Error,
     },
+    /// The certificate authority, or a certificate of it, could not be made.
+    #[error("no certificate can be made: {why}")]
+    Certificate {
+        /// Why.
+        why: String,
+    },
+    /// There are no certificates by which hosts could be verified.
+    #[error("there are no root certificates by which hosts could be verified")]
+    NoRoots,
     /// The accepting thread could not be started.
     #[error("no thread is left for the proxy")]
     Thread {
@@ -32,6 +41,8 @@ impl EgressError {
             Self::Listener { .. } => "egress_listener",
             Self::Descriptor { .. } => "egress_descriptor",
             Self::Thread { .. } => "egress_thread",
+            Self::Certificate { .. } => "egress_certificate",
+            Self::NoRoots => "egress_no_roots",
         }
     }
 }

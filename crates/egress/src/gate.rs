@@ -24,6 +24,15 @@ pub(crate) struct Refusal {
     pub(crate) rule: Option<String>,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) detail: Option<String>,
+    /// The single request that it is about.
+    pub(crate) request: Option<RefusedRequest>,
+}
+
+/// A request that was refused.
+#[derive(Debug)]
+pub(crate) struct RefusedRequest {
+    pub(crate) method: String,
+    pub(crate) path: String,
 }
 
 impl Refusal {
@@ -33,6 +42,7 @@ impl Refusal {
             rule: None,
             addresses: Vec::new(),
             detail: None,
+            request: None,
         }
     }
 }

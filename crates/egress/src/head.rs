@@ -46,7 +46,7 @@ impl HeadError {
     }
 }
 
-const fn malformed(why: &'static str) -> HeadError {
+pub(crate) const fn malformed(why: &'static str) -> HeadError {
     HeadError::Malformed { why }
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn find_end(bytes: &[u8]) -> Result<Option<usize>, HeadError> {
     Ok(None)
 }
 
-fn parse_target(text: &[u8], default: Option<u16>) -> Result<HostPort, HeadError> {
+pub(crate) fn parse_target(text: &[u8], default: Option<u16>) -> Result<HostPort, HeadError> {
     HostPort::parse(text, default).map_err(|source| HeadError::Host {
         text: text.to_vec(),
         source,
@@ -157,7 +157,7 @@ fn parse_target(text: &[u8], default: Option<u16>) -> Result<HostPort, HeadError
 }
 
 /// Splits `http://authority/rest`.
-fn split_absolute(path: &str) -> Result<(&str, &str), HeadError> {
+pub(crate) fn split_absolute(path: &str) -> Result<(&str, &str), HeadError> {
     let Some((scheme, after)) = path.split_once("://") else {
         return Err(HeadError::OriginForm);
     };
@@ -174,11 +174,11 @@ fn split_absolute(path: &str) -> Result<(&str, &str), HeadError> {
     Ok(after.split_at(end))
 }
 
-fn is(field: &httparse::Header<'_>, name: &str) -> bool {
+pub(crate) fn is(field: &httparse::Header<'_>, name: &str) -> bool {
     field.name.eq_ignore_ascii_case(name)
 }
 
-fn check_host(
+pub(crate) fn check_host(
     fields: &[httparse::Header<'_>],
     target: &HostPort,
     default: Option<u16>,
@@ -205,7 +205,10 @@ fn check_host(
     }
 }
 
-fn framing(fields: &[httparse::Header<'_>], version: u8) -> Result<BodyFraming, HeadError> {
+pub(crate) fn framing(
+    fields: &[httparse::Header<'_>],
+    version: u8,
+) -> Result<BodyFraming, HeadError> {
     let mut lengths = fields.iter().filter(|field| is(field, "content-length"));
     let mut codings = fields.iter().filter(|field| is(field, "transfer-encoding"));
     let (length, coding) = (lengths.next(), codings.next());

@@ -27,7 +27,9 @@
 //! name served there), serve DNS (inside an enclosure names do not resolve, clients must let the
 //! proxy resolve: `socks5h`, `CONNECT`), relay UDP.
 
+mod authority;
 mod body;
+mod broker;
 mod chunked;
 mod connection;
 mod decision;
@@ -36,6 +38,7 @@ mod error;
 mod gate;
 mod head;
 mod hold;
+mod inspect;
 mod limits;
 mod policy;
 mod proxy;
@@ -45,13 +48,18 @@ mod response;
 mod socks;
 mod wait;
 
+pub use authority::{RunAuthority, Termination};
 pub use body::BodyFraming;
+pub use broker::{Broker, Brokers, SecretError, SecretPlace, SecretValue};
 pub use chunked::ChunkedEnd;
-pub use decision::{Ended, NetClosed, NetDecision, NetEvent, Observer, Protocol, Reason, Verdict};
+pub use decision::{
+    Ended, NetClosed, NetDecision, NetEvent, NetRequest, Observer, Protocol, Reason, Verdict,
+};
 pub use dial::{Dialer, Resolver, SystemDialer, SystemResolver};
 pub use error::EgressError;
 pub use head::{HeadError, RequestHead, RequestTarget};
 pub use hold::{Ask, AskAnswer, AskRequest};
+pub use inspect::{InspectedHead, TargetForm};
 pub use limits::Limits;
 pub use policy::EgressPolicy;
 pub use proxy::{Proxy, ProxyHandle, ProxyOptions, Stopped};

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cofferdam_core::hosts::{Host, HostPort, HostRule, HostRules};
+use cofferdam_core::hosts::{Host, HostPort, HostRule, HostRules, RequestRules};
+
+use crate::broker::Brokers;
 
 /// Says which hosts may be reached, in one value that is replaced as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +21,10 @@ pub struct EgressPolicy {
     pub reach: Vec<HostPort>,
     /// Addresses of this machine's interfaces: refused like loopback.
     pub own_addresses: Vec<IpAddr>,
+    /// Rules over single requests: of hosts that they are about, each request is seen.
+    pub requests: RequestRules,
+    /// Secrets that hosts are told; of these hosts, each request is seen too.
+    pub brokers: Brokers,
 }
 
 impl EgressPolicy {

@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use cofferdam_core::hosts::HostPort;
 use rustix::event::{PollFd, PollFlags};
 
+use crate::authority::Termination;
 use crate::connection::{Connection, Room};
 use crate::decision::{NetEvent, Observer, Reason};
 use crate::dial::{Dialer, Resolver, SystemDialer, SystemResolver};
 use crate::error::EgressError;
 use crate::gate::is_still_allowed;
 use crate::hold::{Ask, Holds};
+use crate::inspect::is_seen;
 use crate::limits::Limits;
 use crate::policy::{EgressPolicy, PolicyCell};
 use crate::wait::{StopSignal, poll_for};
@@ -46,6 +48,8 @@ pub struct ProxyOptions {
     pub observer: Observer,
     /// Is handed misses; without it every miss is refused at once.
     pub ask: Option<Ask>,
+    /// What TLS ends with, for hosts whose requests are seen; without it their TLS is refused.
+    pub termination: Option<Termination>,
     /// What clients can make the proxy use.
     pub limits: Limits,
 }
@@ -60,6 +64,7 @@ impl ProxyOptions {
             dialer: Arc::new(SystemDialer),
             observer: Arc::new(|_| {}),
             ask: None,
+            termination: None,
             limits: Limits::default(),
         }
     }
@@ -82,6 +87,7 @@ pub(crate) struct Shared {
     pub(crate) resolver: Arc<dyn Resolver>,
     pub(crate) dialer: Arc<dyn Dialer>,
     pub(crate) ask: Option<Ask>,
+    pub(crate) termination: Option<Termination>,
     pub(crate) limits: Limits,
     pub(crate) holds: Holds,
     pub(crate) stop: StopSignal,
@@ -101,12 +107,17 @@ pub(crate) struct Live {
     target: HostPort,
     reason: Reason,
     address: IpAddr,
+    /// Whether its single requests are seen.
+    seen: bool,
     revoked: AtomicBool,
 }
 
 impl Live {
     fn check(&self, policy: &EgressPolicy) {
-        if is_still_allowed(policy, &self.target, self.reason, Some(self.address)) {
+        // What is carried blindly must not be what has to be seen by now.
+        if is_still_allowed(policy, &self.target, self.reason, Some(self.address))
+            && (self.seen || !is_seen(policy, &self.target))
+        {
             return;
         }
         self.revoked.store(true, Ordering::SeqCst);
@@ -170,6 +181,7 @@ impl Shared {
         number: u64,
         (client, upstream): (&Arc<TcpStream>, &Arc<TcpStream>),
         (target, reason, address): (&HostPort, Reason, IpAddr),
+        seen: bool,
     ) -> Registered<'_> {
         let live = Arc::new(Live {
             client: Arc::clone(client),
@@ -177,6 +189,7 @@ impl Shared {
             target: target.clone(),
             reason,
             address,
+            seen,
             revoked: AtomicBool::new(false),
         });
         self.lock_live().insert(number, Arc::clone(&live));
@@ -209,6 +222,7 @@ impl Proxy {
             resolver: options.resolver,
             dialer: options.dialer,
             ask: options.ask,
+            termination: options.termination,
             limits: options.limits,
             holds: Holds::default(),
             stop,

@@ -27,12 +27,27 @@ const fn is_allowable(reason: Reason) -> bool {
     )
 }
 
+/// Gives the rule over requests that would let one through, no wider than what was asked for.
+pub(crate) fn allowing_request(refusal: &Refusal, target: Option<&HostPort>) -> String {
+    let host = target.map(allowing_rule).unwrap_or_default();
+    let request = refusal.request.as_ref();
+    let method = request.map_or("GET", |request| &request.method);
+    let path = request.map_or("/**", |request| &request.path);
+    format!(
+        "network_rules = [{{ hosts = [\"{host}\"], methods = [\"{method}\"], paths = [\"{path}\"] }}]"
+    )
+}
+
 /// Says in plain words what happened and what to do instead.
 pub(crate) fn sentence(refusal: &Refusal, target: Option<&HostPort>, repeated: u32) -> String {
     let name = target.map_or_else(|| "the host".to_owned(), ToString::to_string);
     let detail = refusal.detail.as_deref().unwrap_or_default();
     let rule = refusal.rule.as_deref().unwrap_or_default();
     let allow = target.map(allowing_rule).unwrap_or_default();
+    let what = match &refusal.request {
+        Some(request) => format!("{} {} at {name}", request.method, request.path),
+        None => format!("the request to {name}"),
+    };
     let ask = format!(
         "Only the owner can allow it, with --allow {allow} or network_allow = [\"{allow}\"] in the \
          policy; do without it or say that you need it."
@@ -80,6 +95,38 @@ pub(crate) fn sentence(refusal: &Refusal, target: Option<&HostPort>, repeated: u
         }
         Reason::DialFailed => format!("{name} is allowed, but cannot be reached: {detail}."),
         Reason::DialTimeout => format!("{name} is allowed, but did not answer in time."),
+        Reason::UpstreamTls => {
+            format!("{name} is allowed, but its TLS cannot be verified: {detail}.")
+        }
+        Reason::RequestRefused if rule.is_empty() => {
+            format!("Cofferdam refused the request to {name}: {detail}. Do without it.")
+        }
+        Reason::RequestRefused => format!(
+            "Cofferdam refused {what}: what is let through to {name} is {rule} ({detail}). Only the \
+             owner can allow it, with {} in the policy; do without it or say that you need it.",
+            allowing_request(refusal, target)
+        ),
+        Reason::RequestAmbiguous => format!(
+            "Cofferdam refused {what}: servers could read it in two ways, {detail}. Write the path \
+             plainly, without encoded slashes, dots or doubled slashes, and the method as the method."
+        ),
+        Reason::PlaceholderElsewhere => format!(
+            "Cofferdam refused {what}: it holds the placeholder of the secret {detail}, which is not \
+             for {name}, or not without TLS. Send it to the hosts that it is for, or leave it out."
+        ),
+        Reason::NameMismatch => format!(
+            "Cofferdam refused {what}: within TLS the host is called {detail}, and was asked for as \
+             {name}."
+        ),
+        Reason::NotInspectable => format!(
+            "Cofferdam refused {name}: rules are about its requests, and the tunnel carries neither \
+             TLS nor HTTP/1. {detail}"
+        ),
+        Reason::ClientTls => format!(
+            "The client ended TLS with Cofferdam's proxy for {name}: {detail}. If it does not trust \
+             the certificate, point it to the file that SSL_CERT_FILE names; programs on the JVM and \
+             programs with certificates of their own do not look there."
+        ),
         Reason::UpstreamInvalid => format!("{name} is allowed, but its answer cannot be read."),
         Reason::Stopping => "Cofferdam's proxy ends.".to_owned(),
         Reason::Listed | Reason::Reach | Reason::Answered => format!("{name} is allowed."),
@@ -143,6 +190,13 @@ fn body(refusal: &Refusal, target: Option<&HostPort>, repeated: u32) -> Value {
         if let (Reason::AddressRefused, Some(class)) = (reason, &refusal.detail) {
             body["address_class"] = class.as_str().into();
         }
+    }
+    if let Some(request) = &refusal.request {
+        body["method"] = request.method.as_str().into();
+        body["path"] = request.path.as_str().into();
+    }
+    if reason == Reason::RequestRefused && refusal.rule.is_some() {
+        body["allow"] = json!({ "policy": allowing_request(refusal, target) });
     }
     if let Some(rule) = &refusal.rule {
         body["rule"] = rule.as_str().into();

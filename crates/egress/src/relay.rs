@@ -328,12 +328,16 @@ impl<'a> Relay<'a> {
         };
         match parse_response(&bytes, self.body_allowed) {
             ResponseHead::Partial if bytes.len() <= self.head_limit => self.head = Some(bytes),
-            ResponseHead::Partial | ResponseHead::Unreadable => return Err(Failure::Upstream),
+            ResponseHead::Partial | ResponseHead::Unreadable | ResponseHead::Switched { .. } => {
+                return Err(Failure::Upstream);
+            }
             ResponseHead::Interim { length } => {
                 self.down.put(&[&bytes[..length]]);
                 self.head = Some(bytes[length..].to_vec());
             }
-            ResponseHead::Final { length, head, body } => {
+            ResponseHead::Final {
+                length, head, body, ..
+            } => {
                 self.answer = body;
                 self.down.put(&[&bytes[length..]]);
                 self.end_answer();

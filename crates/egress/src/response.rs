@@ -1,5 +1,7 @@
 //! The head of a host's answer: passed on without what concerns only host and proxy.
 
+use cofferdam_core::mask::Masker;
+
 use crate::body::BodyFraming;
 use crate::chunked::ChunkedEnd;
 use crate::head::{MOST_FIELDS, dropped_names, push_field};
@@ -11,12 +13,18 @@ pub(crate) enum ResponseHead {
     Partial,
     /// An interim answer, passed on as it came; the real one follows.
     Interim { length: usize },
+    /// The connection becomes one of WebSocket.
+    Switched { length: usize, head: Vec<u8> },
     /// The answer, with the head to send instead.
     Final {
         length: usize,
         head: Vec<u8>,
         /// Where its body ends; without it at the end of the connection.
         body: Option<BodyFraming>,
+        /// Its status.
+        code: u16,
+        /// Whether the host can go on with the connection.
+        keeps: bool,
     },
     /// Nothing that a client should see.
     Unreadable,
@@ -29,8 +37,31 @@ pub(crate) enum BodyAllowed {
     No,
 }
 
-/// Reads the head of an answer. Each connection carries one answer, and the client is told so.
+/// What an answer is an answer to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnswerTo<'a> {
+    pub(crate) body: BodyAllowed,
+    /// Whether the client's connection goes on, should the answer say where it ends.
+    pub(crate) keeps: bool,
+    /// Whether WebSocket was asked for.
+    pub(crate) websocket: bool,
+    /// What is masked in its fields.
+    pub(crate) screen: Option<&'a Masker>,
+}
+
+/// Reads the head of the one answer that a connection carries; the client is told so.
 pub(crate) fn parse_response(bytes: &[u8], body_allowed: BodyAllowed) -> ResponseHead {
+    let answer = AnswerTo {
+        body: body_allowed,
+        keeps: false,
+        websocket: false,
+        screen: None,
+    };
+    parse_answer(bytes, &answer)
+}
+
+/// Reads the head of an answer.
+pub(crate) fn parse_answer(bytes: &[u8], to: &AnswerTo<'_>) -> ResponseHead {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     let length = match response.parse(bytes) {
@@ -42,6 +73,7 @@ pub(crate) fn parse_response(bytes: &[u8], body_allowed: BodyAllowed) -> Respons
         return ResponseHead::Unreadable;
     };
     match code {
+        101 if to.websocket => {}
         // No upgrade was passed on, so that nobody asked for another protocol.
         101 => return ResponseHead::Unreadable,
         100..=199 => return ResponseHead::Interim { length },
@@ -51,21 +83,47 @@ pub(crate) fn parse_response(bytes: &[u8], body_allowed: BodyAllowed) -> Respons
     let Ok(dropped) = dropped_names(response.headers) else {
         return ResponseHead::Unreadable;
     };
-    let mut head = format!("HTTP/1.{version} {code:03} {reason}\r\n").into_bytes();
+    let screened = |value: &[u8]| match to.screen {
+        Some(screen) => screen.mask_bytes(value).0.into_owned(),
+        None => value.to_vec(),
+    };
+    let mut head = format!("HTTP/1.{version} {code:03} ").into_bytes();
+    head.extend_from_slice(&screened(reason.as_bytes()));
+    head.extend_from_slice(b"\r\n");
     for field in &*response.headers {
         let name = field.name.to_ascii_lowercase();
         // Only the proxy itself may speak in its own name.
         if !dropped.contains(&name) && !name.starts_with("x-cofferdam-") {
-            push_field(&mut head, field.name, field.value);
+            push_field(&mut head, field.name, &screened(field.value));
         }
     }
-    push_field(&mut head, "Connection", b"close");
-    head.extend_from_slice(b"\r\n");
-    let body = match (body_allowed, code) {
+    if code == 101 {
+        push_field(&mut head, "Connection", b"Upgrade");
+        push_field(&mut head, "Upgrade", b"websocket");
+        head.extend_from_slice(b"\r\n");
+        return ResponseHead::Switched { length, head };
+    }
+    let body = match (to.body, code) {
         (BodyAllowed::No, _) | (_, 204 | 304) => Some(BodyFraming::Length(0)),
         _ => framing(response.headers),
     };
-    ResponseHead::Final { length, head, body }
+    if !to.keeps || body.is_none() {
+        push_field(&mut head, "Connection", b"close");
+    }
+    head.extend_from_slice(b"\r\n");
+    let closes = response
+        .headers
+        .iter()
+        .filter(|field| field.name.eq_ignore_ascii_case("connection"))
+        .flat_map(|field| field.value.split(|byte| *byte == b','))
+        .any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"));
+    ResponseHead::Final {
+        length,
+        head,
+        keeps: version == 1 && body.is_some() && !closes,
+        body,
+        code,
+    }
 }
 
 /// Finds where the body of an answer ends. What is not plain ends with the connection: the client is
@@ -100,7 +158,9 @@ mod tests {
     fn an_answer_says_that_the_connection_ends() {
         let bytes = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\
             X-Cofferdam-Reason: not_listed\r\nContent-Length: 2\r\n\r\nhi";
-        let ResponseHead::Final { length, head, body } = parse_response(bytes, BodyAllowed::Yes)
+        let ResponseHead::Final {
+            length, head, body, ..
+        } = parse_response(bytes, BodyAllowed::Yes)
         else {
             panic!("no answer");
         };

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::enclosure::Enclosure;
 use crate::files::{DigestMemo, Ledgers};
+use crate::host::Surroundings;
 use crate::network::{NetworkOptions, NetworkState};
 use crate::ports::{Lookouts, PortHook};
 use crate::provider;
@@ -52,7 +53,7 @@ struct Inner {
     data: Option<DataDir>,
     journal: Arc<dyn Journal>,
     ambient: Arc<dyn Ambient>,
-    masker: Masker,
+    masks: Masks,
     script: Option<Script>,
     lease: Held,
     /// Facts that wait for the next step of writing.
@@ -67,6 +68,57 @@ struct Inner {
     digests: DigestMemo,
     ledgers: Ledgers,
     control_trees: OnceLock<ControlTrees>,
+}
+
+/// Maskers, each knowing what the one before it knows and more: who began with one keeps it.
+#[derive(Debug)]
+struct Masks {
+    first: Mask,
+    adding: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Mask {
+    masker: Masker,
+    next: OnceLock<Box<Self>>,
+}
+
+impl Mask {
+    const fn new(masker: Masker) -> Self {
+        Self {
+            masker,
+            next: OnceLock::new(),
+        }
+    }
+}
+
+impl Masks {
+    const fn new(masker: Masker) -> Self {
+        Self {
+            first: Mask::new(masker),
+            adding: Mutex::new(()),
+        }
+    }
+
+    fn newest(&self) -> &Mask {
+        let mut mask = &self.first;
+        while let Some(next) = mask.next.get() {
+            mask = next;
+        }
+        mask
+    }
+
+    fn last(&self) -> &Masker {
+        &self.newest().masker
+    }
+
+    fn add(&self, values: Vec<Vec<u8>>) {
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.newest();
+        let more = Mask::new(newest.masker.and(values));
+        // Nobody else adds meanwhile.
+        let _ = newest.next.set(Box::new(more));
+    }
 }
 
 impl Drop for Inner {
@@ -143,7 +195,7 @@ impl Plane {
             data,
             journal,
             ambient,
-            masker,
+            masks: Masks::new(masker),
             script,
             lease,
             pending: Mutex::default(),
@@ -223,6 +275,12 @@ impl Plane {
         &self.0.ledgers
     }
 
+    /// Says whose variables and programs give secrets, before the first enclosure; what was said
+    /// before stays.
+    pub fn set_caller(&self, surroundings: Surroundings) {
+        self.0.network.set_caller(surroundings);
+    }
+
     pub(crate) fn network(&self) -> &NetworkState {
         &self.0.network
     }
@@ -250,8 +308,14 @@ impl Plane {
             .map_or(Path::new("/tmp"), DataDir::path)
     }
 
-    pub(crate) fn masker(&self) -> &Masker {
-        &self.0.masker
+    /// Lends what masks the secret values that are known by now.
+    pub fn masker(&self) -> &Masker {
+        self.0.masks.last()
+    }
+
+    /// Masks further values in whatever begins from now on.
+    pub(crate) fn mask_also(&self, values: Vec<Vec<u8>>) {
+        self.0.masks.add(values);
     }
 
     /// Names the task to which everything belongs that is done in a checkout outside of tasks: one

@@ -16,7 +16,7 @@ use crate::backend::Backend;
 use crate::files::Workers;
 use crate::guard::Guard;
 use crate::limits::{self, Limiter};
-use crate::network::Door;
+use crate::network::{Door, Opening};
 use crate::plane::Plane;
 use crate::ports::Ports;
 use crate::provider::{self, Occupancy, Scratch};
@@ -285,6 +285,12 @@ fn raise(
         Occupancy::Many
     };
     let plane = about.plane;
+    let mut opening = match &spec.egress {
+        Some(egress) => Opening::prepare(plane, egress)?,
+        None => Opening::default(),
+    };
+    let completed = opening.complete(spec);
+    let spec = completed.as_ref().unwrap_or(spec);
     let scratch = if provider::needs_scratch(spec) {
         Some(Scratch::make(spec)?)
     } else {
@@ -312,7 +318,7 @@ fn raise(
             Some(Door::open(
                 plane,
                 of,
-                egress,
+                (egress, opening),
                 &spec.workspace,
                 backend.network(),
             )?)

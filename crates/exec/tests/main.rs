@@ -20,6 +20,8 @@ mod network;
 mod pool;
 #[path = "main/ports.rs"]
 mod ports;
+#[path = "main/requests.rs"]
+mod requests;
 #[path = "main/session.rs"]
 mod session;
 #[path = "main/smoke.rs"]

@@ -132,10 +132,11 @@ impl Runtime {
             data: Some(directory),
             journal,
             ambient,
-            masker: masker.clone(),
+            masker,
             script,
         })?;
-        let scribe = Scribe::new(plane.clone(), masker);
+        plane.set_caller(surroundings.clone());
+        let scribe = Scribe::new(plane.clone());
         let host = door.unwrap_or_else(|| {
             Box::new(SystemHost {
                 surroundings: surroundings.clone(),

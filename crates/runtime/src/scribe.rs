@@ -37,17 +37,16 @@ impl Line {
 #[derive(Debug, Clone)]
 pub(crate) struct Scribe {
     plane: Plane,
-    masker: Masker,
 }
 
 impl Scribe {
     /// Lends what masks values that are known to be secret.
-    pub(crate) const fn masker(&self) -> &Masker {
-        &self.masker
+    pub(crate) fn masker(&self) -> &Masker {
+        self.plane.masker()
     }
 
-    pub(crate) const fn new(plane: Plane, masker: Masker) -> Self {
-        Self { plane, masker }
+    pub(crate) const fn new(plane: Plane) -> Self {
+        Self { plane }
     }
 
     /// Writes events together; gives the position of each.
@@ -66,7 +65,7 @@ impl Scribe {
         lines
             .into_iter()
             .map(|mut line| {
-                let redactions = self.masker.mask_json(&mut line.data);
+                let redactions = self.masker().mask_json(&mut line.data);
                 let (time, random) = ambient.id_parts();
                 NewEvent {
                     id: EventId::new(time, random),

@@ -111,9 +111,17 @@ pub(crate) struct WallArguments {
     /// git remotes use here; means --net restricted; may be given several times
     #[arg(long, value_name = "HOST")]
     pub(crate) allow: Vec<String>,
+    /// The same, for reading only: GET, HEAD and what a fetch of git posts; TLS of these hosts ends
+    /// in the proxy; may be given several times
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_read: Vec<String>,
     /// Host that is refused whatever allows it; may be given several times
     #[arg(long, value_name = "HOST")]
     pub(crate) deny: Vec<String>,
+    /// Variable of here that holds a secret for one host: inside it holds a placeholder, and only
+    /// the host is told the value, as `Authorization: Bearer`; may be given several times
+    #[arg(long, value_name = "NAME=HOST")]
+    pub(crate) broker: Vec<String>,
     /// Ask about a host that nothing allows, instead of refusing it
     #[arg(long)]
     pub(crate) ask: bool,

@@ -7,8 +7,15 @@
 
 mod address;
 mod name;
+mod path;
+mod request;
 mod rule;
 
 pub use address::AddressClass;
 pub use name::{Host, HostError, HostName, HostPort};
+pub use path::{PathError, PathPattern, PatternError, RequestPath};
+pub use request::{
+    Asked, Method, MethodError, Methods, RequestRule, RequestRuleError, RequestRules,
+    RequestVerdict, split_query,
+};
 pub use rule::{HostPattern, HostRule, HostRules, HostVerdict, PortRange, RuleError};

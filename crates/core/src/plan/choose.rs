@@ -121,6 +121,14 @@ fn check_enforceable(
         .with_field("network_deny")
         .with_hint("choose --net restricted with --provider bwrap, or leave the list out"));
     }
+    if !policy.network_rules.is_empty() && effective_network(policy, kind) == Network::Full {
+        return Err(Problem::new(
+            ErrorCode::UnsupportedField,
+            "requests are not seen where the network is the host's",
+        )
+        .with_field("network_rules")
+        .with_hint("choose --net restricted with --provider bwrap, or leave the rules out"));
+    }
     match kind {
         ProviderKind::Direct => check_direct(policy),
         ProviderKind::Landlock => check_landlock(policy, facts),

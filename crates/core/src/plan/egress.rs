@@ -6,12 +6,20 @@ use std::fmt::Write as _;
 use crate::bytes::BytePath;
 use crate::facts::{FoundHost, HostFacts};
 use crate::hosts::{Host, HostPattern, HostRule, HostRules, HostVerdict};
-use crate::policy::{EffectivePolicy, HostEntry, HostSet, Sourced, covers};
-use crate::spec::{EgressHost, EgressSpec, Network, ProviderKind};
+use crate::policy::{
+    EffectivePolicy, HostEntry, HostSet, NetworkRule, SecretDocument, Sourced, covers, placeholder,
+};
+use crate::spec::{
+    EgressHost, EgressRule, EgressSecret, EgressSpec, EgressTrust, Network, ProviderKind,
+    SecretSource,
+};
 
 /// Where the proxy listens inside. Every enclosure has a loopback of its own, so one port does for
 /// all; it lies below the range from which the kernel hands ports out.
 pub const EGRESS_PORT: u16 = 28_657;
+
+/// Where the inside finds the certificates that it trusts, where TLS of a host ends in the proxy.
+const BUNDLE_INSIDE: &str = "/run/cofferdam/ca-bundle.pem";
 
 /// What is never asked of the proxy: loopback inside is direct.
 const DIRECT: &str = "127.0.0.1,localhost,::1";
@@ -41,13 +49,112 @@ pub(super) fn egress(
                 .is_ok_and(|rule| ceiling.iter().any(|top| covers(top, &rule)))
         });
     }
+    let rules = rules(policy, facts);
+    let secrets = secrets(policy, facts);
+    let trust = (!rules.is_empty() || !secrets.is_empty()).then(|| EgressTrust {
+        bundle: BytePath::from(BUNDLE_INSIDE),
+        roots: facts.network.roots.clone(),
+        more: facts.network.more_roots.clone(),
+    });
     Some(EgressSpec {
         port: EGRESS_PORT,
         allow: unique(allow),
         deny: unique(deny),
         ceiling: ceiling.map(|rules| rules.iter().map(ToString::to_string).collect()),
+        rules,
+        secrets,
+        trust,
     })
 }
+
+/// Looks the sets of hosts up that rules over requests name.
+fn rules(policy: &EffectivePolicy, facts: &HostFacts) -> Vec<EgressRule> {
+    let with_hosts = |rule: &NetworkRule| NetworkRule {
+        hosts: expand_entries(&parsed(&rule.hosts), facts)
+            .into_iter()
+            .map(|host| host.rule)
+            .collect(),
+        ..rule.clone()
+    };
+    let rules = policy.network_rules.iter().map(|one| EgressRule {
+        rule: with_hosts(&one.value),
+        origin: one.layer,
+    });
+    rules.filter(|one| !one.rule.hosts.is_empty()).collect()
+}
+
+fn parsed(hosts: &[String]) -> Vec<HostEntry> {
+    let hosts = hosts.iter();
+    hosts.filter_map(|text| text.parse().ok()).collect()
+}
+
+fn secrets(policy: &EffectivePolicy, facts: &HostFacts) -> Vec<EgressSecret> {
+    let in_home = |file: &BytePath| match file.as_bytes().strip_prefix(b"~/") {
+        Some(rest) => facts.owner.home.join(rest),
+        None => file.clone(),
+    };
+    let source = |secret: &SecretDocument| match (&secret.file, &secret.env, &secret.command) {
+        (Some(file), _, _) => Some(SecretSource::File(in_home(file))),
+        (_, Some(name), _) => Some(SecretSource::Env(name.clone())),
+        (_, _, Some(argv)) => Some(SecretSource::Command {
+            argv: argv.clone(),
+            timeout_ms: u64::try_from(secret.limit().as_millis()).unwrap_or(u64::MAX),
+        }),
+        _ => None,
+    };
+    let secrets = policy.secrets.iter().filter_map(|(name, one)| {
+        let secret = &one.value;
+        Some(EgressSecret {
+            name: name.clone(),
+            source: source(secret)?,
+            hosts: secret
+                .host_rules()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            form: secret.form,
+            field: secret.field.clone(),
+            username: secret.username.clone(),
+            always: secret.always,
+            origin: one.layer,
+        })
+    });
+    secrets.collect()
+}
+
+/// Gives the variables that hold placeholders: those that the policy names, and for a secret that a
+/// variable of the caller holds and none names, one of the same name.
+pub(super) fn placeholders(policy: &EffectivePolicy) -> Vec<(String, String)> {
+    let named = policy.env.secrets.iter();
+    let mut variables: Vec<(String, String)> = named
+        .map(|(variable, secret)| (variable.clone(), placeholder(&secret.value)))
+        .collect();
+    for (name, secret) in &policy.secrets {
+        let has = policy.env.secrets.values().any(|one| one.value == *name);
+        if let (Some(variable), false) = (&secret.value.env, has) {
+            variables.push((variable.clone(), placeholder(name)));
+        }
+    }
+    variables
+}
+
+/// Variables by which clients are told which certificates to trust.
+const TRUST_VARIABLES: &[&str] = &[
+    // OpenSSL and what is built on it, Go, and rustls by the machine's roots.
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "CARGO_HTTP_CAINFO",
+    "DENO_CERT",
+    // Over what a file of its configuration names, which else takes the place of all others.
+    "npm_config_cafile",
+    "YARN_HTTPS_CA_FILE_PATH",
+    "BUNDLE_SSL_CA_CERT",
+    "AWS_CA_BUNDLE",
+];
 
 fn rules_of(hosts: &[EgressHost]) -> Vec<HostRule> {
     hosts
@@ -109,6 +216,11 @@ pub(super) fn variables(
 ) {
     for variable in &facts.network.client_settings {
         put(&variable.name.to_text(), variable.value.clone());
+    }
+    if let Some(trust) = &egress.trust {
+        for name in TRUST_VARIABLES {
+            put(name, trust.bundle.clone());
+        }
     }
     let port = egress.port;
     // An address of SOCKS in ALL_PROXY makes clients fail that have no library for it, at once and

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::egress::variables;
+use super::egress::{placeholders, variables};
 use super::mounts::{PRIVATE_TMP, inside_home};
 use super::reach::{Reach, has_layer, is_cache_shown};
 use super::view::WorkspaceView;
@@ -325,6 +325,20 @@ pub(super) fn environment(
     let has = |name: &str| map.contains_key(&BytePath::from(name));
     if !has("LANG") && !has("LC_ALL") && !has("LC_CTYPE") {
         map.insert(BytePath::from("LANG"), BytePath::from("C.UTF-8"));
+    }
+    // A variable that holds a secret of hosts stays outside, whatever lets it in.
+    for secret in policy.secrets.values() {
+        if let Some(name) = &secret.value.env {
+            map.remove(&BytePath::from(name.as_str()));
+        }
+    }
+    if egress.is_some() {
+        for (name, placeholder) in placeholders(policy) {
+            map.insert(
+                BytePath::from(name.as_str()),
+                BytePath::from(placeholder.as_str()),
+            );
+        }
     }
     for (name, value) in &policy.env.set {
         map.insert(

@@ -8,7 +8,7 @@ use super::view::{WorkspaceKind, WorkspaceView};
 use crate::bytes::BytePath;
 use crate::facts::HostFacts;
 use crate::policy::EffectivePolicy;
-use crate::spec::{Access, CacheOverlay, Digest, Enforce, Mount, Network, Protection};
+use crate::spec::{Access, CacheOverlay, Digest, EgressSpec, Enforce, Mount, Network, Protection};
 
 /// Where a command's temporary files go inside.
 pub(super) const PRIVATE_TMP: &str = "/tmp/private";
@@ -97,7 +97,7 @@ pub(super) fn mounts(
     facts: &HostFacts,
     reach: &Reach,
     protections: &[Protection],
-    network: Network,
+    (network, egress): (Network, Option<&EgressSpec>),
 ) -> (Vec<Mount>, Vec<CacheOverlay>) {
     let home = inside_home(facts);
     let mut built = View {
@@ -148,6 +148,13 @@ pub(super) fn mounts(
         built.steps.push(Mount::Content {
             target: BytePath::from(GIT_CONFIG_INSIDE),
             content: BytePath::from(facts.git_config.as_str()),
+        });
+    }
+    if let Some(trust) = egress.and_then(|egress| egress.trust.as_ref()) {
+        // What it holds is not known before the walls go up.
+        built.steps.push(Mount::Content {
+            target: trust.bundle.clone(),
+            content: BytePath::default(),
         });
     }
     (finish(built), caches(reach, facts))

@@ -75,7 +75,8 @@ pub fn prepare(
     let scopes = facts.landlock_abi >= SCOPES_SINCE;
     let (steps, caches) = match provider {
         ProviderKind::Bwrap | ProviderKind::Container => {
-            mounts(policy, &view, facts, &reach, &protections, network)
+            let out = (network, egress.as_ref());
+            mounts(policy, &view, facts, &reach, &protections, out)
         }
         ProviderKind::Landlock | ProviderKind::Direct => {
             (private_places(provider, facts, scratch), Vec::new())
@@ -423,6 +424,13 @@ fn gaps(
         list.push(gap(
             "caches",
             "package caches have no layer of their own here: they can be read, not added to",
+        ));
+    }
+    if !policy.secrets.is_empty() && (network == Network::Full || provider == ProviderKind::Direct)
+    {
+        list.push(gap(
+            "secrets",
+            "hosts are told no secrets, and their variables are not there: requests are seen with network = \"restricted\" only",
         ));
     }
     if policy.limits.memory.is_some() || policy.limits.cpu.is_some() {

@@ -194,6 +194,19 @@ pub(super) fn reach(
             });
         }
     }
+    for secret in policy.secrets.values() {
+        for fact in secret
+            .value
+            .file
+            .iter()
+            .flat_map(|file| facts_of(file, facts))
+        {
+            let path = fact.real.as_ref().unwrap_or(&fact.path);
+            if fact.kind != PathKind::Absent {
+                reach.hide(path, view, false, Why::Denied);
+            }
+        }
+    }
     if view.kind == WorkspaceKind::Live {
         for file in &facts.workspace.env_files {
             if !is_granted_by_owner(file, policy, facts) {

@@ -60,12 +60,10 @@ fn check_support(document: &PolicyDocument) -> Result<(), Problem> {
             "name ignored files that a fresh tree needs in .worktreeinclude",
         ));
     }
-    if let Some(env) = &document.env
-        && env.secrets.as_ref().is_some_and(|one| !one.is_empty())
-    {
+    if is_filled(document.network_rules.as_ref()) && document.network == Some(Network::Full) {
         return Err(unsupported(
-            "env.secrets",
-            "name the variable in env.allow; its value is masked in what is recorded",
+            "network_rules",
+            "use network = \"restricted\": only there requests are seen",
         ));
     }
     if let Some(limits) = &document.limits
@@ -170,6 +168,12 @@ fn check_values(document: &PolicyDocument, layer: Layer) -> Result<(), Problem> 
                 .map_err(|problem| problem.with_field(field))?;
         }
     }
+    for rule in document.network_rules.iter().flatten() {
+        rule.check()?;
+    }
+    for (name, secret) in document.secrets.iter().flatten() {
+        secret.check(name)?;
+    }
     if let Some(rules) = &document.commands {
         check_command_rules(rules, layer)?;
     }
@@ -185,6 +189,15 @@ fn check_values(document: &PolicyDocument, layer: Layer) -> Result<(), Problem> 
     if let Some(env) = &document.env {
         for name in env.allow.iter().flatten() {
             check_name("env.allow", name)?;
+        }
+        for name in env.secrets.iter().flatten().map(|(name, _)| name) {
+            check_name("env.secrets", name)?;
+            if name.contains('*') || env.set.iter().flatten().any(|(set, _)| set == name) {
+                return Err(invalid(
+                    "env.secrets",
+                    format!("env.secrets cannot set {name:?}, or env.set does"),
+                ));
+            }
         }
         for (name, value) in env.set.iter().flatten() {
             check_name("env.set", name)?;
@@ -229,6 +242,18 @@ fn check_contradictions(document: &PolicyDocument, layer: Layer) -> Result<(), P
             "require",
             format!("only the managed policy may require, this is the {layer} layer"),
         ));
+    }
+    let names_secrets = document.secrets.iter().flatten().next().is_some()
+        || document
+            .env
+            .as_ref()
+            .is_some_and(|env| env.secrets.iter().flatten().next().is_some());
+    if layer == Layer::Managed && names_secrets {
+        return Err(contradiction(
+            "secrets",
+            "the managed policy grants nothing, and it names secrets",
+        )
+        .with_hint("a secret stands in the user's policy"));
     }
     let allows = |rule: &CommandRule| rule.decision == CommandDecision::Allow;
     if layer == Layer::Managed && document.commands.iter().flatten().any(allows) {

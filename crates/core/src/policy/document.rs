@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::requests::NetworkRule;
 use super::reviewer::Reviewer;
+use super::secret::SecretDocument;
 use crate::bytes::BytePath;
 use crate::spec::{Access, Enforce, Network, ProviderKind};
 
@@ -39,6 +41,13 @@ pub struct PolicyDocument {
     /// Hosts that are refused whatever allows them, in the same forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_deny: Option<Vec<String>>,
+    /// Rules over single requests: to a host that one of them is about, only what they let through
+    /// passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_rules: Option<Vec<NetworkRule>>,
+    /// Secrets by name: hosts are told their values, commands see placeholders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<BTreeMap<String, SecretDocument>>,
     /// Whether the workspace may be written (the default) or only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Access>,
@@ -178,7 +187,7 @@ pub struct EnvironmentDocument {
     /// Variables with their values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set: Option<BTreeMap<String, String>>,
-    /// Variables whose value is found elsewhere when a command starts.
+    /// Variables that hold the placeholder of a secret, by the name of the secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<BTreeMap<String, String>>,
 }

@@ -9,7 +9,9 @@ use super::document::{
     ByteSize, Caches, CommandRule, Inherit, Permission, ProtectRule, ProviderChoice, Seconds,
 };
 use super::hosts::{HostEntry, HostSet};
+use super::requests::NetworkRule;
 use super::reviewer::Reviewer;
+use super::secret::SecretDocument;
 use crate::bytes::BytePath;
 use crate::ports::{PublishRule, ReachAddress};
 use crate::spec::{Access, Digest, Network, ProviderKind};
@@ -113,6 +115,13 @@ pub struct EffectivePolicy {
     /// Hosts that are refused whatever allows them.
     #[serde(default)]
     pub network_deny: Vec<Sourced<HostEntry>>,
+    /// Rules over single requests; those of the owner's layers add up, of all others each layer must
+    /// let a request through.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network_rules: Vec<Sourced<NetworkRule>>,
+    /// Secrets that hosts are told, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, Sourced<SecretDocument>>,
     /// Hosts beyond which the managed layer lets nobody go, whatever a set holds or somebody answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_ceiling: Option<Sourced<Vec<HostEntry>>>,
@@ -162,6 +171,9 @@ pub struct EffectiveEnvironment {
     pub allow: Vec<Sourced<String>>,
     /// Variables with values.
     pub set: BTreeMap<String, Sourced<String>>,
+    /// Variables that hold the placeholder of a secret, by the name of the secret.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, Sourced<String>>,
 }
 
 /// The bounds in effect.
@@ -215,6 +227,8 @@ impl EffectivePolicy {
             network: plain(Network::None),
             network_allow: Vec::new(),
             network_deny: Vec::new(),
+            network_rules: Vec::new(),
+            secrets: BTreeMap::new(),
             network_ceiling: None,
             workspace: plain(Access::Write),
             read: Vec::new(),
@@ -225,6 +239,7 @@ impl EffectivePolicy {
                 inherit: plain(Inherit::Listed),
                 allow: Vec::new(),
                 set: BTreeMap::new(),
+                secrets: BTreeMap::new(),
             },
             caches: plain(Caches::Private),
             limits: EffectiveLimits::default(),

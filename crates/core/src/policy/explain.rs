@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::effective::{EffectivePolicy, Layer, Proposal};
+use super::requests::NetworkRule;
 use crate::bytes::BytePath;
 use crate::commands::CommandJudgement;
 use crate::facts::FoundHost;
@@ -129,6 +130,17 @@ fn fields(policy: &EffectivePolicy) -> Vec<FieldExplanation> {
     found
 }
 
+/// Says a rule over requests in the words of a rule.
+fn said(rule: &NetworkRule) -> String {
+    let hosts = rule.hosts.iter();
+    let hosts = hosts.filter_map(|text| text.parse().ok()).collect();
+    match rule.rule(hosts, "") {
+        Ok(rule) => rule.to_string(),
+        // Checked when it was read.
+        Err(error) => error.to_string(),
+    }
+}
+
 fn walk(value: &serde_json::Value, at: &str, found: &mut Vec<FieldExplanation>) {
     match value {
         serde_json::Value::Object(object) => {
@@ -229,6 +241,24 @@ fn rules(policy: &EffectivePolicy, enclosure: &EnclosureSpec) -> Vec<RuleExplana
     {
         for host in hosts {
             let text = format!("{word} {} ({})", host.rule, host.origin);
+            list.push(rule(text, None, &[Mechanism::EgressProxy]));
+        }
+    }
+    if let Some(egress) = &enclosure.egress {
+        for one in &egress.rules {
+            let text = format!(
+                "requests to {} ({}), TLS ends in the proxy",
+                said(&one.rule),
+                one.origin
+            );
+            list.push(rule(text, None, &[Mechanism::EgressProxy]));
+        }
+        for one in &egress.secrets {
+            let (name, hosts) = (&one.name, one.hosts.join(", "));
+            let text = format!(
+                "secret {name} is told to {hosts} alone ({}), TLS ends in the proxy",
+                one.origin
+            );
             list.push(rule(text, None, &[Mechanism::EgressProxy]));
         }
     }

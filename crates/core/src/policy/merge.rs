@@ -25,6 +25,14 @@ pub const NARROWING: &[(&str, &str)] = &[
         "fewer hosts; a project file only proposes others",
     ),
     ("network_deny", "more hosts"),
+    (
+        "network_rules",
+        "more rules: each layer but the owner's two must let a request through by itself",
+    ),
+    (
+        "secrets",
+        "neither: a project file or a request names none, nor where one is found",
+    ),
     ("workspace", "read < write"),
     (
         "read",
@@ -134,8 +142,27 @@ pub fn merge(base: EffectivePolicy, layers: &[LayerDocument]) -> Result<Effectiv
             }
         }
     }
+    check_secrets(&policy)?;
     policy.lock_execution();
     Ok(policy)
+}
+
+/// Refuses a variable for a secret that there is not.
+fn check_secrets(policy: &EffectivePolicy) -> Result<(), Problem> {
+    for (variable, secret) in &policy.env.secrets {
+        if !policy.secrets.contains_key(&secret.value) {
+            return Err(Problem::new(
+                ErrorCode::PolicyInvalidValue,
+                format!(
+                    "env.secrets.{variable} names the secret {:?}, and there is none",
+                    secret.value
+                ),
+            )
+            .with_field("env.secrets")
+            .with_hint("say in secrets.NAME where it is found and which hosts are told it"));
+        }
+    }
+    Ok(())
 }
 
 /// How much a provider enforces; `None` where it cannot be compared.
@@ -168,6 +195,21 @@ pub(super) fn add<T: PartialEq + Clone>(
     for value in more.into_iter().flatten() {
         if !list.iter().any(|one| one.value == *value) {
             list.push(Sourced::new(value.clone(), layer));
+        }
+    }
+}
+
+/// Appends what the layer itself has not said yet: that another one says the same is no reason to
+/// leave it out.
+pub(super) fn add_own<T: PartialEq + Clone>(
+    list: &mut Vec<Sourced<T>>,
+    more: Option<&Vec<T>>,
+    layer: Layer,
+) {
+    for value in more.into_iter().flatten() {
+        let value = Sourced::new(value.clone(), layer);
+        if !list.contains(&value) {
+            list.push(value);
         }
     }
 }
@@ -207,6 +249,12 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
     add(&mut policy.network_allow, hosts.as_ref(), layer);
     let hosts = parsed(document.network_deny.as_ref());
     add(&mut policy.network_deny, hosts.as_ref(), layer);
+    let rules = document.network_rules.as_ref();
+    add_own(&mut policy.network_rules, rules, layer);
+    for (name, secret) in document.secrets.iter().flatten() {
+        let secret = Sourced::new(secret.clone(), layer);
+        policy.secrets.insert(name.clone(), secret);
+    }
     set(&mut policy.workspace, document.workspace.as_ref(), layer);
     set(&mut policy.caches, document.caches.as_ref(), layer);
     set(&mut policy.setup, document.setup.as_ref(), layer);
@@ -232,6 +280,10 @@ fn override_with(policy: &mut EffectivePolicy, document: &PolicyDocument, layer:
         for (name, value) in env.set.iter().flatten() {
             let value = Sourced::new(value.clone(), layer);
             policy.env.set.insert(name.clone(), value);
+        }
+        for (name, secret) in env.secrets.iter().flatten() {
+            let secret = Sourced::new(secret.clone(), layer);
+            policy.env.secrets.insert(name.clone(), secret);
         }
     }
     if let Some(limits) = &document.limits {

@@ -15,7 +15,9 @@ mod import;
 mod merge;
 mod narrow;
 mod read;
+mod requests;
 mod reviewer;
+mod secret;
 mod store;
 
 pub use authorise::{WantedPath, check_authorisation};
@@ -37,5 +39,7 @@ pub use import::import_runner_policy;
 pub use merge::{LayerDocument, NARROWING, merge};
 pub(crate) use read::unknown_key;
 pub use read::{PolicyFormat, policy_schema, read_policy};
+pub use requests::{NetworkRule, RequestAccess};
 pub use reviewer::Reviewer;
+pub use secret::{PLACEHOLDER_PREFIX, SecretDocument, SecretForm, placeholder};
 pub use store::{PolicyChange, PolicyStore, PolicyVersion};

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::document::{CommandDecision, PolicyDocument, ProviderChoice};
 use super::effective::{EffectivePolicy, Layer, Proposal, Sourced};
 use super::hosts::HostEntry;
-use super::merge::{add, is_at_least, is_subset, parsed, publishes};
+use super::merge::{add, add_own, is_at_least, is_subset, parsed, publishes};
 use crate::bytes::BytePath;
 use crate::spec::{Access, ProviderKind};
 
@@ -191,6 +191,15 @@ pub(super) fn narrow(
     narrower.hosts(&mut policy.network_allow, document.network_allow.as_ref());
     let denied = parsed(document.network_deny.as_ref());
     add(&mut policy.network_deny, denied.as_ref(), layer);
+    let rules = document.network_rules.as_ref();
+    add_own(&mut policy.network_rules, rules, layer);
+    for name in document.secrets.iter().flatten().map(|(name, _)| name) {
+        narrower.refuse("secrets", name, "only the owner names secrets");
+    }
+    let env = document.env.iter();
+    for (name, _) in env.flat_map(|env| env.secrets.iter().flatten()) {
+        narrower.refuse("env.secrets", name, "only the owner names secrets");
+    }
     // What holds inside the walls only is no widening, unless there are none.
     let is_walled = layer == Layer::Managed
         || (policy.provider.value != ProviderChoice::Direct

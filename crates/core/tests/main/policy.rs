@@ -133,7 +133,10 @@ fn fields_that_nothing_enforces_are_refused() {
         ("reach", "reach = [\"10.0.0.5:5432\"]"),
         ("seed", "seed = [\".env\"]"),
         ("profile", "profile = \"codex\""),
-        ("env.secrets", "[env]\nsecrets = { A = \"B\" }"),
+        (
+            "network_rules",
+            "network = \"full\"\nnetwork_rules = [{ hosts = [\"a.test\"], access = \"read\" }]",
+        ),
         ("limits.disk", "[limits]\ndisk = 1"),
         ("allow.devices", "[allow]\ndevices = [\"/dev/kvm\"]"),
     ] {

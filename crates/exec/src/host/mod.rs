@@ -17,6 +17,7 @@ mod person;
 mod policy_files;
 mod probes;
 mod protected;
+mod roots;
 mod sockets;
 mod surroundings;
 mod system;
@@ -118,6 +119,9 @@ pub fn gather(request: &GatherRequest<'_>) -> HostFacts {
         repository: repository.as_ref(),
     });
     network.names = names::look(policy);
+    if !policy.network_rules.is_empty() || !policy.secrets.is_empty() {
+        (network.roots, network.more_roots) = roots::look(surroundings);
+    }
     let shell = ["/bin/bash", "/usr/bin/bash"]
         .into_iter()
         .find(|path| Path::new(path).exists())

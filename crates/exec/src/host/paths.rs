@@ -50,7 +50,13 @@ pub(super) fn path_facts(policy: &EffectivePolicy, bases: Bases<'_>) -> Vec<Path
         .chain(&policy.write)
         .map(|one| &one.value)
         .chain(policy.protect.iter().map(|one| &one.value.path))
-        .chain(policy.allow.sockets.iter().map(|one| &one.value));
+        .chain(policy.allow.sockets.iter().map(|one| &one.value))
+        .chain(
+            policy
+                .secrets
+                .values()
+                .filter_map(|one| one.value.file.as_ref()),
+        );
     let (patterns, denied): (Vec<_>, Vec<_>) = policy
         .deny_read
         .iter()

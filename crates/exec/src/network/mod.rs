@@ -5,8 +5,10 @@
 //! dials from the machine's own network. It ends with the enclosure.
 
 mod ask;
+mod opening;
 mod own;
 mod program;
+mod secrets;
 mod watch;
 
 use std::fmt;
@@ -16,17 +18,21 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::Subject;
-use cofferdam_core::hosts::{HostPort, HostRule, HostRules};
+use cofferdam_core::hosts::{HostPort, HostRule, HostRules, RequestRules};
 use cofferdam_core::id::{CommandId, EnclosureId, TaskId};
 use cofferdam_core::outcome::Denial;
 use cofferdam_core::spec::EgressSpec;
 use cofferdam_egress::{
-    Dialer, EgressPolicy, Proxy, ProxyHandle, ProxyOptions, Resolver, SystemDialer, SystemResolver,
+    Brokers, Dialer, EgressPolicy, Proxy, ProxyHandle, ProxyOptions, Resolver, SystemDialer,
+    SystemResolver,
 };
 
 use crate::backend::InnerNetwork;
+use crate::host::Surroundings;
 use crate::plane::Plane;
 pub use ask::{AskHost, HostAnswer, HostQuestion};
+pub(crate) use opening::Opening;
+use secrets::Secrets;
 use watch::Watch;
 
 /// What only a program that embeds the plane can say about the network; no policy can.
@@ -39,6 +45,9 @@ pub struct NetworkOptions {
     /// Services whose address is the machine's own and that an allow-list may lead to all the same:
     /// for tests, which have nothing else.
     pub own_services: Vec<HostPort>,
+    /// Certificates by which hosts are verified where TLS ends in the proxy, as PEM; the machine's own
+    /// without them.
+    pub roots: Option<Vec<u8>>,
     /// Who is asked about hosts that no rule allows; without one they are refused at once.
     pub ask: Option<Arc<dyn AskHost>>,
 }
@@ -57,6 +66,7 @@ impl fmt::Debug for NetworkOptions {
 #[derive(Debug, Default)]
 pub(crate) struct NetworkState {
     options: OnceLock<NetworkOptions>,
+    secrets: Secrets,
     /// What somebody allowed for a task, for the enclosures of it that are still to come.
     granted: Mutex<Vec<(TaskId, BytePath, HostRule)>>,
 }
@@ -65,6 +75,11 @@ impl NetworkState {
     /// Takes the options; those that are there already stay.
     pub(crate) fn set(&self, options: NetworkOptions) {
         let _ = self.options.set(options);
+    }
+
+    /// Says in whose surroundings secrets are found.
+    pub(crate) fn set_caller(&self, surroundings: Surroundings) {
+        self.secrets.set(surroundings);
     }
 
     fn options(&self) -> NetworkOptions {
@@ -99,6 +114,8 @@ struct Shared {
     repository: BytePath,
     own_services: Vec<HostPort>,
     watch: Watch,
+    requests: RequestRules,
+    brokers: Brokers,
     /// What answers have added to the plan.
     answered: Mutex<HostRules>,
     proxy: Mutex<Option<ProxyHandle>>,
@@ -109,7 +126,7 @@ impl Door {
     pub(crate) fn open(
         plane: &Plane,
         (enclosure, subject): (&EnclosureId, &Subject),
-        spec: &EgressSpec,
+        (spec, opening): (&EgressSpec, Opening),
         repository: &BytePath,
         network: Option<Arc<dyn InnerNetwork>>,
     ) -> Result<Self, Problem> {
@@ -139,6 +156,8 @@ impl Door {
             repository: repository.clone(),
             own_services: options.own_services.clone(),
             watch: Watch::new(plane, enclosure, subject, spec),
+            requests: opening.requests,
+            brokers: opening.brokers,
             answered: Mutex::new(answered),
             proxy: Mutex::default(),
         });
@@ -148,6 +167,7 @@ impl Door {
         proxy.resolver = options.resolver.unwrap_or_else(|| Arc::new(SystemResolver));
         proxy.dialer = options.dialer.unwrap_or_else(|| Arc::new(SystemDialer));
         proxy.observer = Arc::new(move |event| observer.watch.observe(event));
+        proxy.termination = opening.termination;
         proxy.ask = options.ask.map(|owner| ask::asker(&shared, owner));
         let handle = Proxy::start(proxy).map_err(|error| unavailable(&error))?;
         *lock(&shared.proxy) = Some(handle);
@@ -203,6 +223,8 @@ impl Shared {
                 .collect(),
             site: site.filter_map(|host| host.rule.parse().ok()).collect(),
             own_addresses: own::addresses(),
+            requests: self.requests.clone(),
+            brokers: self.brokers.clone(),
         }
     }
 

@@ -8,7 +8,7 @@ use cofferdam_core::id::{CommandId, EnclosureId};
 use cofferdam_core::limits;
 use cofferdam_core::outcome::{Denial, DenialSource};
 use cofferdam_core::spec::EgressSpec;
-use cofferdam_egress::{NetClosed, NetDecision, NetEvent, Reason, Verdict};
+use cofferdam_egress::{NetClosed, NetDecision, NetEvent, NetRequest, Reason, Verdict};
 use serde_json::json;
 
 use super::lock;
@@ -91,6 +91,7 @@ impl Watch {
     pub(super) fn observe(&self, event: NetEvent) {
         match event {
             NetEvent::Decided(decision) => self.decided(decision),
+            NetEvent::Requested(request) => self.requested(&request),
             NetEvent::Closed(closed) => self.closed(&closed),
         }
     }
@@ -121,6 +122,8 @@ impl Watch {
             "connection": decision.connection,
             "protocol": decision.protocol,
             "method": decision.method,
+            "path": decision.path,
+            "inspected": decision.inspected,
             "host": decision.host,
             "port": decision.port,
             "verdict": decision.verdict,
@@ -154,6 +157,31 @@ impl Watch {
             .map(|(_, origin)| origin.clone())
     }
 
+    fn requested(&self, request: &NetRequest) {
+        let (command, subject) = self.concerned();
+        let data = json!({
+            "enclosure_id": self.enclosure,
+            "command_id": command,
+            "connection": request.connection,
+            "host": request.host,
+            "port": request.port,
+            "method": request.method,
+            "path": request.path,
+            "rule": request.rule,
+            "secrets": request.secrets,
+            "status": request.status,
+            "sent": request.sent,
+            "received": request.received,
+        });
+        let severity = if request.secrets.is_empty() {
+            Severity::Debug
+        } else {
+            Severity::Info
+        };
+        self.plane
+            .record_later(&subject, event_type::NET_REQUESTED, severity, data);
+    }
+
     fn closed(&self, closed: &NetClosed) {
         let (command, subject) = self.concerned();
         let data = json!({
@@ -179,6 +207,10 @@ fn denial(decision: &NetDecision) -> Option<Denial> {
     let subject = match decision.port {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
+    };
+    let subject = match (&decision.method, &decision.path) {
+        (Some(method), Some(path)) => format!("{method} {subject}{path}"),
+        _ => subject,
     };
     let (rule, instead, askable) = match decision.reason {
         Reason::NotListed => (
@@ -223,6 +255,37 @@ fn denial(decision: &NetDecision) -> Option<Denial> {
             "write the host as a name or an address".to_owned(),
             false,
         ),
+        Reason::RequestRefused | Reason::RequestAmbiguous => (
+            match &decision.rule {
+                Some(rule) => format!("network_rules ({rule})"),
+                None => "network_rules".to_owned(),
+            },
+            told(decision, "the rules over requests do not let it through"),
+            decision.reason == Reason::RequestRefused && decision.rule.is_some(),
+        ),
+        Reason::PlaceholderElsewhere => (
+            "secrets".to_owned(),
+            told(
+                decision,
+                "the placeholder of a secret goes to its own hosts only",
+            ),
+            false,
+        ),
+        Reason::NameMismatch => (
+            "host name".to_owned(),
+            told(decision, "name the same host within TLS"),
+            false,
+        ),
+        Reason::NotInspectable => (
+            "network_rules".to_owned(),
+            told(decision, "speak TLS with HTTP/1.1, or HTTP/1.1"),
+            false,
+        ),
+        Reason::ClientTls => (
+            "certificates".to_owned(),
+            told(decision, "trust the file that SSL_CERT_FILE names"),
+            false,
+        ),
         _ => return None,
     };
     Some(Denial {
@@ -233,4 +296,12 @@ fn denial(decision: &NetDecision) -> Option<Denial> {
         askable,
         will_not_change: false,
     })
+}
+
+/// Gives what the client was told.
+fn told(decision: &NetDecision, else_this: &str) -> String {
+    decision
+        .detail
+        .clone()
+        .unwrap_or_else(|| else_this.to_owned())
 }
