@@ -1,6 +1,6 @@
 //! Secrets that hosts are told in the place of placeholders.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -207,7 +207,7 @@ impl Broker {
                 }
                 if self.always && !has {
                     target.push(if query.is_some() { '&' } else { '?' });
-                    target.push_str(&format!("{name}={written}"));
+                    let _ = write!(target, "{name}={written}");
                     lent = true;
                 }
                 head.target = target;
@@ -350,7 +350,7 @@ fn encode(value: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            text.push_str(&format!("%{byte:02X}"));
+            let _ = write!(text, "%{byte:02X}");
         }
     }
     text

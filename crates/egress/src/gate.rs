@@ -25,7 +25,7 @@ pub(crate) struct Refusal {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) detail: Option<String>,
     /// The single request that it is about.
-    pub(crate) request: Option<RefusedRequest>,
+    pub(crate) request: Option<Box<RefusedRequest>>,
 }
 
 /// A request that was refused.

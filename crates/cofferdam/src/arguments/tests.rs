@@ -118,8 +118,14 @@ fn run_tells_what_it_allows() {
           --allow <HOST>                   Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev
                                            for what package clients and git remotes use here; means
                                            --net restricted; may be given several times
+          --allow-read <HOST>              The same, for reading only: GET, HEAD and what a fetch of git
+                                           posts; TLS of these hosts ends in the proxy; may be given
+                                           several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
+          --broker <NAME=HOST>             Variable of here that holds a secret for one host: inside it
+                                           holds a placeholder, and only the host is told the value, as
+                                           `Authorization: Bearer`; may be given several times
           --ask                            Ask about a host that nothing allows, instead of refusing it
           --permission <MODE>              What may be changed before you are asked [default:
                                            unrestricted] [possible values: readonly, approval,
@@ -240,8 +246,14 @@ fn task_run_tells_where_the_work_goes() {
           --allow <HOST>                   Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev
                                            for what package clients and git remotes use here; means
                                            --net restricted; may be given several times
+          --allow-read <HOST>              The same, for reading only: GET, HEAD and what a fetch of git
+                                           posts; TLS of these hosts ends in the proxy; may be given
+                                           several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
+          --broker <NAME=HOST>             Variable of here that holds a secret for one host: inside it
+                                           holds a placeholder, and only the host is told the value, as
+                                           `Authorization: Bearer`; may be given several times
           --ask                            Ask about a host that nothing allows, instead of refusing it
           --permission <MODE>              What may be changed before you are asked [default:
                                            unrestricted] [possible values: readonly, approval,
@@ -346,8 +358,14 @@ fn policy_explain_shows_examples() {
           --allow <HOST>                   Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev
                                            for what package clients and git remotes use here; means
                                            --net restricted; may be given several times
+          --allow-read <HOST>              The same, for reading only: GET, HEAD and what a fetch of git
+                                           posts; TLS of these hosts ends in the proxy; may be given
+                                           several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
+          --broker <NAME=HOST>             Variable of here that holds a secret for one host: inside it
+                                           holds a placeholder, and only the host is told the value, as
+                                           `Authorization: Bearer`; may be given several times
           --ask                            Ask about a host that nothing allows, instead of refusing it
           --permission <MODE>              What may be changed before you are asked [default:
                                            unrestricted] [possible values: readonly, approval,
@@ -479,8 +497,14 @@ fn serve_tells_how_to_ask() {
           --allow <HOST>                   Host that may be reached: HOST, HOST:PORT, *.HOST, or @dev
                                            for what package clients and git remotes use here; means
                                            --net restricted; may be given several times
+          --allow-read <HOST>              The same, for reading only: GET, HEAD and what a fetch of git
+                                           posts; TLS of these hosts ends in the proxy; may be given
+                                           several times
           --deny <HOST>                    Host that is refused whatever allows it; may be given several
                                            times
+          --broker <NAME=HOST>             Variable of here that holds a secret for one host: inside it
+                                           holds a placeholder, and only the host is told the value, as
+                                           `Authorization: Bearer`; may be given several times
           --ask                            Ask about a host that nothing allows, instead of refusing it
           --permission <MODE>              What may be changed before you are asked [default:
                                            unrestricted] [possible values: readonly, approval,

@@ -205,18 +205,15 @@ impl RequestRules {
                 continue;
             }
             let mut own = about.iter().filter(|one| one.speaker == rule.speaker);
-            match own.clone().find(|one| one.passes(request)) {
-                Some(passes) => {
-                    first.get_or_insert(*passes);
-                }
-                None => {
-                    let (path, _) = split_query(request.target);
-                    let looks = own.any(|one| one.paths.is_some());
-                    return RequestVerdict::Refused {
-                        rule,
-                        ambiguous: RequestPath::parse(path).err().filter(|_| looks),
-                    };
-                }
+            if let Some(passes) = own.clone().find(|one| one.passes(request)) {
+                first.get_or_insert(*passes);
+            } else {
+                let (path, _) = split_query(request.target);
+                let looks = own.any(|one| one.paths.is_some());
+                return RequestVerdict::Refused {
+                    rule,
+                    ambiguous: RequestPath::parse(path).err().filter(|_| looks),
+                };
             }
         }
         first.map_or(RequestVerdict::Free, |rule| RequestVerdict::Passed { rule })

@@ -89,6 +89,10 @@ pub enum SecretForm {
 }
 
 impl SecretForm {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde hands over a reference"
+    )]
     fn is_bearer(&self) -> bool {
         *self == Self::Bearer
     }

@@ -211,7 +211,7 @@ fn a_plan_has_rules_placeholders_and_a_place_for_certificates_and_no_value() {
         &RunCommand::argv(["true"]),
         CommandOptions::command_line(StreamPlan::Pipes),
     );
-    let command = planned.expect("planned").command;
+    let command = planned.expect("planned").spec;
     let launch = LaunchSpec {
         enclosure: spec,
         command,

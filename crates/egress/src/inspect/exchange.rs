@@ -203,16 +203,16 @@ impl Course<'_, '_> {
         let received = self.down.drain(self.it.client).map_err(client)?;
         self.it.client.flush().map_err(client)?;
         self.end.received += received;
-        Ok(moved | (received > 0))
+        Ok(moved || received > 0)
     }
 
     fn has_more_to_hear(&mut self) -> bool {
-        let mut byte = [0; PIECE];
-        match self.it.upstream.read(&mut byte) {
+        let mut piece = [0; 4 * 1024];
+        match self.it.upstream.read(&mut piece) {
             Ok(Some(count)) if count > 0 => {
                 self.end.heard = true;
                 if let Answer::Head(head) = &mut self.answer {
-                    head.extend_from_slice(&byte[..count]);
+                    head.extend_from_slice(&piece[..count]);
                 }
                 true
             }

@@ -102,7 +102,7 @@ pub(crate) fn serve(opened: Opened<'_>) -> (Option<SocketAddr>, RelayEnd) {
     (inspection.address, end)
 }
 
-impl<'a> Inspection<'a> {
+impl Inspection<'_> {
     fn serve(&mut self) -> Ended {
         let shared = self.opened.connection.shared;
         let socket = Arc::clone(&self.opened.connection.client);
@@ -296,10 +296,10 @@ impl<'a> Inspection<'a> {
         let refused = |reason: Reason, rule: Option<String>, detail: Option<String>| Refusal {
             rule,
             detail,
-            request: Some(RefusedRequest {
+            request: Some(Box::new(RefusedRequest {
                 method: method.clone(),
                 path: told(&path),
-            }),
+            })),
             ..Refusal::plain(reason)
         };
         if !is_still_allowed(&policy, target, self.opened.permit.reason, None) {

@@ -1,5 +1,6 @@
 //! Secrets that hosts are told and clients never see.
 
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 
 use cofferdam_core::hosts::Methods;
@@ -153,7 +154,7 @@ fn an_echo_in_chunks_is_masked_wherever_it_is_cut() {
         let (one, other) = shown.split_at(shown.len() / 2);
         let mut answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
         for piece in ["before ", one, other, " after"] {
-            answer.push_str(&format!("{:x};x=y\r\n{piece}\r\n", piece.len()));
+            let _ = write!(answer, "{:x};x=y\r\n{piece}\r\n", piece.len());
         }
         answer.push_str("0\r\nX-Trailer: 1\r\n\r\n");
         // A byte at a time, so that every cut is tried.

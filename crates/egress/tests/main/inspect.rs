@@ -274,7 +274,7 @@ fn bodies_flow_both_ways_and_are_never_kept() {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             .expect("sent");
-        let mut piece = [0; 64 * 1024];
+        let mut piece = vec![0; 64 * 1024];
         let mut tail = Vec::new();
         while let Ok(count) = stream.read(&mut piece) {
             if count == 0 || stream.write_all(&piece[..count]).is_err() {
@@ -298,7 +298,7 @@ fn bodies_flow_both_ways_and_are_never_kept() {
         .expect("sent");
     let head = read_head(&mut tls);
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-    let chunk = [b"8000\r\n".as_slice(), &[b'x'; 0x8000], b"\r\n"].concat();
+    let chunk = [b"8000\r\n".as_slice(), &vec![b'x'; 0x8000], b"\r\n"].concat();
     let mut back = vec![0; chunk.len()];
     for _ in 0..64 {
         tls.write_all(&chunk).expect("sent");
@@ -327,7 +327,7 @@ fn a_slow_client_holds_the_host_back() {
         );
         stream.write_all(head.as_bytes()).expect("sent");
         for _ in 0..PIECES {
-            if stream.write_all(&[7; PIECE]).is_err() {
+            if stream.write_all(&vec![7; PIECE]).is_err() {
                 return;
             }
             counter.fetch_add(1, Ordering::SeqCst);

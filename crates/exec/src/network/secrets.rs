@@ -41,18 +41,17 @@ impl Secrets {
     pub(super) fn broker(&self, plane: &Plane, secret: &EgressSecret) -> Result<Broker, Problem> {
         let mut found = lock(&self.found);
         let known = found.iter().find(|(source, _)| *source == secret.source);
-        let value = match known {
-            Some((_, value)) => value.clone(),
-            None => {
-                let bytes = self
-                    .look(&secret.source)
-                    .map_err(|why| missing(secret, &why))?;
-                let value = SecretValue::new(&bytes)
-                    .map_err(|error| missing(secret, &error.to_string()))?;
-                plane.mask_also(value.forms());
-                found.push((secret.source.clone(), value.clone()));
-                value
-            }
+        let value = if let Some((_, value)) = known {
+            value.clone()
+        } else {
+            let bytes = self
+                .look(&secret.source)
+                .map_err(|why| missing(secret, &why))?;
+            let value =
+                SecretValue::new(&bytes).map_err(|error| missing(secret, &error.to_string()))?;
+            plane.mask_also(value.forms());
+            found.push((secret.source.clone(), value.clone()));
+            value
         };
         Ok(Broker {
             name: secret.name.clone(),
