@@ -2,11 +2,4 @@
 
 #![no_main]
 
-use cofferdam_core::commands::see_shell;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| {
-    let text = String::from_utf8_lossy(data);
-    let seen = see_shell(&text);
-    assert!(seen.steps <= 20 * (text.len() + 1024), "the work is not linear");
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| cofferdam_fuzz::commands(bytes));

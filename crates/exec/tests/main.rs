@@ -8,6 +8,8 @@ mod cases;
 mod conformance;
 #[path = "main/engine.rs"]
 mod engine;
+#[path = "main/fuzzed.rs"]
+mod fuzzed;
 #[path = "main/home.rs"]
 mod home;
 #[path = "main/kills.rs"]
