@@ -136,7 +136,8 @@ impl Reader {
                 () = tokio::time::sleep(self.heartbeat) => {
                     self.send(Bytes::from_static(b": heartbeat\n\n")).await?;
                 }
-                _ = self.stop.changed() => return Err(Over),
+                // What ended with the server is told before the stream is: one more look.
+                stopped = self.stop.changed() => stopped.map_err(|_| Over)?,
                 () = self.frames.closed() => return Err(Over),
             }
         }

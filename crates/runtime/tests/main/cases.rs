@@ -393,7 +393,11 @@ fn c11_fifty_megabytes_that_nobody_reads_cost_nothing_and_hold_nobody_up() {
         "echo begun; until [ -e go ]; do sleep 0.02; done; head -c 50000000 /dev/zero; echo end",
     );
     // One that reads once and then never again, and one that asks from time to time.
-    let idle = read(&runtime, &id, OutputView::Stdout, 0);
+    let mut idle = read(&runtime, &id, OutputView::Stdout, 0);
+    until("it has begun", || {
+        idle = read(&runtime, &id, OutputView::Stdout, 0);
+        idle.content == "begun\n"
+    });
     let other = start(&runtime, "for i in 1 2 3 4 5; do echo $i; sleep 0.05; done");
     let before = resident();
     desk.write("go", "");
