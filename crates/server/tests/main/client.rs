@@ -106,7 +106,7 @@ impl Running {
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("connected");
         stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_mins(1)))
             .expect("set");
         stream
     }

@@ -140,7 +140,9 @@ fn resident_kib() -> u64 {
 
 /// Counts the sockets that this process holds, the server's and those of its readers.
 fn sockets() -> usize {
-    let all = std::fs::read_dir("/proc/self/fd").expect("readable").flatten();
+    let all = std::fs::read_dir("/proc/self/fd")
+        .expect("readable")
+        .flatten();
     all.filter(|entry| {
         let target = std::fs::read_link(entry.path()).unwrap_or_default();
         target.to_string_lossy().starts_with("socket:")
@@ -150,7 +152,11 @@ fn sockets() -> usize {
 
 #[test]
 fn c11_a_reader_that_does_not_read_is_cut_off_and_costs_nothing() {
-    let server = Running::start();
+    // Long enough for one that reads on a busy machine.
+    let server = Running::start_as(|options, _| {
+        options.stall = Duration::from_secs(4);
+        options.cut = Duration::from_secs(6);
+    });
     let line = "x".repeat(7_500);
     for _ in 0..25 {
         let made: Vec<_> = (0..100)
@@ -160,19 +166,19 @@ fn c11_a_reader_that_does_not_read_is_cut_off_and_costs_nothing() {
     }
     let before = resident_kib();
     let others = sockets();
-    let mut slow: Vec<Frames> = (0..4).map(|_| server.stream("", None)).collect();
+    let mut slow: Vec<Frames> = (0..2).map(|_| server.stream("", None)).collect();
     // Another reader is not held up, and sees everything.
     let mut quick = server.stream("", None);
     assert_eq!(positions(&mut quick, 2_500).len(), 2_500);
-    // Until the server has let go of them: its end of the quick one is left, and the five of ours.
-    let end = Instant::now() + Duration::from_secs(40);
-    while sockets() > others + 6 {
+    // Until the server has let go of them: its end of the quick one is left, and the three of ours.
+    let end = Instant::now() + Duration::from_secs(100);
+    while sockets() > others + 4 {
         assert!(Instant::now() < end, "they are never cut off");
         quick.next().expect("a heartbeat");
     }
     let grown = resident_kib().saturating_sub(before);
-    println!("4 readers that do not read: {grown} KiB more");
-    assert!(grown < 32 * 1024, "{grown} KiB more");
+    println!("2 readers that do not read: {grown} KiB more");
+    assert!(grown < 24 * 1024, "{grown} KiB more");
     for frames in &mut slow {
         let mut last = None;
         while let Some(frame) = frames.named() {
