@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use cofferdam_sandbox::{
-    Entry, Metadata, OpenHow, Root, SandboxError, Step, Temporary, restrict_self, set_process_name,
+    Entry, Metadata, OpenHow, Replaced, Root, SandboxError, Step, Temporary, restrict_self,
+    set_process_name,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -196,6 +197,8 @@ struct Worker {
     shown: Bytes,
     temporaries: BTreeMap<u64, Temporary>,
     next: u64,
+    /// What the request at hand has replaced: freed when that is answered, not before.
+    replaced: Option<Replaced>,
 }
 
 /// Serves a channel until it closes, in a process made for it. Gives the exit code.
@@ -207,6 +210,7 @@ pub(crate) fn serve(socket: &OwnedFd, walls: &Walls, root: &[u8]) -> i32 {
             shown: root.to_vec(),
             temporaries: BTreeMap::new(),
             next: 0,
+            replaced: None,
         },
         Err(error) => {
             // Whoever asked finds the reason in the answer to the first request.
@@ -237,14 +241,16 @@ fn confine(walls: &Walls) -> Result<(), SandboxError> {
 impl Worker {
     fn answer(&mut self, socket: &OwnedFd) -> Result<(), ChannelError> {
         let (request, _) = receive::<FileRequest>(socket)?;
-        match self.act(request) {
+        let sent = match self.act(request) {
             Ok((FileReply::Temporary { token }, _)) => {
                 let file = self.temporaries.get(&token).map(AsFd::as_fd);
                 send(socket, &FileReply::Temporary { token }, file.as_slice())
             }
             Ok((reply, file)) => send(socket, &reply, file.as_ref().map(AsFd::as_fd).as_slice()),
             Err(error) => send(socket, &FileReply::Failed(error.into()), &[]),
-        }
+        };
+        self.replaced = None;
+        sent
     }
 
     fn act(&mut self, request: FileRequest) -> Result<(FileReply, Option<OwnedFd>), SandboxError> {
@@ -329,7 +335,8 @@ impl Worker {
                 path,
                 replace,
             } => {
-                root.commit(taken(&mut self.temporaries, token)?, &path, replace)?;
+                let temporary = taken(&mut self.temporaries, token)?;
+                self.replaced = Some(root.commit(temporary, &path, replace)?);
                 FileReply::Done
             }
             FileRequest::Sync { directory } => {

@@ -403,7 +403,8 @@ impl Root {
         }
     }
 
-    /// Gives a temporary file its name, in one step for whoever looks.
+    /// Gives a temporary file its name, in one step for whoever looks. Gives what was replaced, whose
+    /// room on the disk is free once that is dropped.
     ///
     /// # Errors
     ///
@@ -414,17 +415,23 @@ impl Root {
         temporary: Temporary,
         path: &[u8],
         replace: bool,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<Replaced, SandboxError> {
+        let place = self.parent(path).map(|(above, name)| {
+            let replaced = Replaced::hold(above.as_fd(), &name, replace);
+            (above, name, replaced)
+        });
         if let Some(named) = &temporary.named {
-            let outcome = self.rename(named, path, replace);
+            let outcome = place
+                .and_then(|(_, _, replaced)| self.rename(named, path, replace).map(|()| replaced));
             if outcome.is_err() {
                 let _ = self.remove(named, false);
             }
             return outcome;
         }
-        let (above, name) = self.parent(path)?;
+        let (above, name, replaced) = place?;
         if !replace {
-            return link(&temporary.file, above.as_fd(), &name).map_err(failed(path));
+            link(&temporary.file, above.as_fd(), &name).map_err(failed(path))?;
+            return Ok(replaced);
         }
         // A link cannot replace, a rename can.
         let passing = temporary_name()?;
@@ -432,7 +439,8 @@ impl Root {
         rustix::fs::renameat(&above, &passing, &above, &name).map_err(|errno| {
             let _ = rustix::fs::unlinkat(&above, &passing, AtFlags::empty());
             failed(path)(errno)
-        })
+        })?;
+        Ok(replaced)
     }
 
     /// Brings the names in a directory to the disk.
@@ -452,6 +460,29 @@ impl Root {
         if let Some(named) = &temporary.named {
             // It is ours; when it is gone already, that is what is wanted.
             let _ = self.remove(named, false);
+        }
+    }
+}
+
+/// Holds a file that has lost its name to another.
+///
+/// A file system gives the room of a file back when nobody holds it any more, and some are slow at
+/// it: ext4 without a journal waits until the disk has discarded each block. Whoever drops this after
+/// the answer does not let anybody wait for that.
+#[derive(Debug)]
+#[must_use = "dropping it may take as long as the disk does"]
+pub struct Replaced {
+    _file: Option<OwnedFd>,
+}
+
+impl Replaced {
+    /// Holds what stands at a name, where it is to be replaced. A file that cannot be held is freed
+    /// at once, which is only slower.
+    fn hold(above: BorrowedFd<'_>, name: &CString, replace: bool) -> Self {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let hold = || rustix::fs::openat(above, name, flags, Mode::empty()).ok();
+        Self {
+            _file: replace.then(hold).flatten(),
         }
     }
 }

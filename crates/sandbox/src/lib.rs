@@ -44,7 +44,7 @@ mod traces;
 mod tree;
 mod wait;
 
-pub use beneath::{Create, Entry, FileKind, Metadata, OpenHow, Root, Temporary};
+pub use beneath::{Create, Entry, FileKind, Metadata, OpenHow, Replaced, Root, Temporary};
 #[cfg(feature = "plan")]
 pub use bwrap::{
     BwrapArguments, BwrapStart, OVERLAY_CAPABILITIES, bwrap_arguments, landlock_plan,

@@ -104,12 +104,34 @@ fn an_opened_file_waits_like_any_other() {
     assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));
 }
 
+/// A file system may be slow at freeing a file: whoever replaces one does not wait for that.
+#[test]
+fn what_is_replaced_is_freed_when_it_is_dropped() {
+    use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
+    let (folder, root) = scene();
+    let watch = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("a watch");
+    let path = folder.path().join("root/plain");
+    add_watch(&watch, &path, WatchFlags::DELETE_SELF).expect("watched");
+    let is_freed = || {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 512];
+        let mut events = Reader::new(&watch, &mut buffer);
+        events
+            .next()
+            .is_ok_and(|event| event.events().contains(ReadFlags::DELETE_SELF))
+    };
+    let temporary = root.temporary(b"", 0o640).expect("made");
+    let replaced = root.commit(temporary, b"plain", true).expect("committed");
+    assert!(!is_freed());
+    drop(replaced);
+    assert!(is_freed());
+}
+
 #[test]
 fn replacing_is_one_step_and_leaves_no_litter() {
     let (folder, root) = scene();
     let temporary = root.temporary(b"", 0o640).expect("made");
     rustix::io::write(temporary.as_fd(), b"new content").expect("written");
-    root.commit(temporary, b"plain", true).expect("committed");
+    drop(root.commit(temporary, b"plain", true).expect("committed"));
     assert_eq!(
         std::fs::read(folder.path().join("root/plain")).expect("read"),
         b"new content"
