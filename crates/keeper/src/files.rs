@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread::{self, JoinHandle};
 
 use cofferdam_sandbox::{
     Entry, Metadata, OpenHow, Replaced, Root, SandboxError, Step, Temporary, restrict_self,
@@ -19,6 +20,8 @@ use crate::supervisor::Walls;
 const MOST_TEMPORARIES: usize = 64;
 /// Bytes of files after which an answer about many ends.
 const MOST_AT_ONCE: usize = 6 * 1024 * 1024;
+/// Bytes of stack for who frees a file, which is one system call.
+const FREEING_STACK: usize = 64 * 1024;
 
 /// Asks a file worker. Paths are relative to its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,6 +202,8 @@ struct Worker {
     next: u64,
     /// What the request at hand has replaced: freed when that is answered, not before.
     replaced: Option<Replaced>,
+    /// Who frees what was replaced before.
+    freeing: Option<JoinHandle<()>>,
 }
 
 /// Serves a channel until it closes, in a process made for it. Gives the exit code.
@@ -211,6 +216,7 @@ pub(crate) fn serve(socket: &OwnedFd, walls: &Walls, root: &[u8]) -> i32 {
             temporaries: BTreeMap::new(),
             next: 0,
             replaced: None,
+            freeing: None,
         },
         Err(error) => {
             // Whoever asked finds the reason in the answer to the first request.
@@ -249,8 +255,27 @@ impl Worker {
             Ok((reply, file)) => send(socket, &reply, file.as_ref().map(AsFd::as_fd).as_slice()),
             Err(error) => send(socket, &FileReply::Failed(error.into()), &[]),
         };
-        self.replaced = None;
+        if let Some(replaced) = self.replaced.take() {
+            self.free(replaced);
+        }
         sent
+    }
+
+    /// Frees a file beside the next request where that may take its time; one at a time, so that what
+    /// is held never amounts to more than two files.
+    fn free(&mut self, replaced: Replaced) {
+        if !replaced.is_large() {
+            return;
+        }
+        if let Some(before) = self.freeing.take() {
+            // It does nothing that could panic.
+            let _ = before.join();
+        }
+        // Without a thread it is freed here and now.
+        self.freeing = thread::Builder::new()
+            .stack_size(FREEING_STACK)
+            .spawn(move || drop(replaced))
+            .ok();
     }
 
     fn act(&mut self, request: FileRequest) -> Result<(FileReply, Option<OwnedFd>), SandboxError> {

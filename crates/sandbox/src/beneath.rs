@@ -464,15 +464,18 @@ impl Root {
     }
 }
 
+/// Bytes from which freeing a file may take longer than to start a thread.
+const LARGE: i64 = 1024 * 1024;
+
 /// Holds a file that has lost its name to another.
 ///
 /// A file system gives the room of a file back when nobody holds it any more, and some are slow at
-/// it: ext4 without a journal waits until the disk has discarded each block. Whoever drops this after
+/// it: ext4 without a journal waits until the disk has discarded the blocks. Whoever drops this after
 /// the answer does not let anybody wait for that.
 #[derive(Debug)]
 #[must_use = "dropping it may take as long as the disk does"]
 pub struct Replaced {
-    _file: Option<OwnedFd>,
+    file: Option<OwnedFd>,
 }
 
 impl Replaced {
@@ -482,8 +485,15 @@ impl Replaced {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let hold = || rustix::fs::openat(above, name, flags, Mode::empty()).ok();
         Self {
-            _file: replace.then(hold).flatten(),
+            file: replace.then(hold).flatten(),
         }
+    }
+
+    /// Whether there is so much to be freed that it may take its time.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        let size = |file| rustix::fs::fstat(file).map_or(0, |stat| stat.st_size);
+        self.file.as_ref().is_some_and(|file| size(file) >= LARGE)
     }
 }
 

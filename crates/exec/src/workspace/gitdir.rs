@@ -73,15 +73,8 @@ impl GitDirectory<'_> {
     /// Writes it to a path where nothing stands yet.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         std::fs::create_dir(path)?;
-        for directory in [
-            "objects",
-            "objects/info",
-            "objects/pack",
-            "refs",
-            "refs/heads",
-            "refs/tags",
-            "info",
-        ] {
+        // What git makes when it needs it is left to git.
+        for directory in ["objects", "objects/info", "refs", "refs/heads", "info"] {
             std::fs::create_dir(path.join(directory))?;
         }
         std::fs::write(path.join("HEAD"), format!("{}\n", self.head))?;

@@ -61,33 +61,42 @@ impl Workspaces {
         }
         let repository = record.user_repository();
         let program = self.git.program();
-        let (configuration, known) = self.acting(|| {
+        let inside = Inside {
+            git: &program,
+            walls,
+            git_dir: GIT_DIR,
+        };
+        let read = || {
             let prefixes = [
                 "refs/heads",
                 "refs/tags",
                 "refs/remotes",
                 "refs/cofferdam/base",
             ];
+            let places = self.places(&record.repository);
             Ok((
                 self.git.configuration(&repository)?,
                 self.git.references(&repository, &prefixes)?,
+                read_references(&record.record_directory(&places)),
             ))
-        })?;
+        };
+        let (found, outside) = std::thread::scope(|scope| {
+            let found = scope.spawn(|| look(inside, record));
+            let outside = self.acting(read);
+            let found = found
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (found, outside)
+        });
+        let (configuration, known, given) = outside?;
         let outside = Outside {
             repository: &repository,
             configuration: &configuration,
             known: &known,
         };
-        let inside = Inside {
-            git: &program,
-            walls,
-            git_dir: GIT_DIR,
-        };
-        let given = self.acting(|| {
-            let places = self.places(&record.repository);
-            Ok(read_references(&record.record_directory(&places)))
-        })?;
-        let (record, harvest) = match self.harvest_from(record, inside, &outside, &given) {
+        let harvested =
+            found.and_then(|found| self.harvest_found(record, inside, &outside, &given, &found));
+        let (record, harvest) = match harvested {
             Ok(harvest) => (record.clone(), harvest),
             // Its own git directory is of no use; its files are.
             Err(error @ WorkspaceError::HarvestRejected { .. }) => self
@@ -123,9 +132,21 @@ impl Workspaces {
         given: &HashMap<String, String>,
     ) -> Result<Harvest, WorkspaceError> {
         let found = look(inside, record)?;
+        self.harvest_found(record, inside, outside, given, &found)
+    }
+
+    /// Harvests what was found.
+    fn harvest_found(
+        &self,
+        record: &WorktreeRecord,
+        inside: Inside<'_>,
+        outside: &Outside<'_>,
+        given: &HashMap<String, String>,
+        found: &Found,
+    ) -> Result<Harvest, WorkspaceError> {
         let person = carry::person(outside.configuration);
-        let snapshot = take_snapshot(inside, record, &found, &person)?;
-        let saved = to_save(record, &found, &snapshot, given)?;
+        let snapshot = take_snapshot(inside, record, found, &person)?;
+        let saved = to_save(record, found, &snapshot, given)?;
         let tips: Vec<&str> = std::iter::once(snapshot.commit.as_str())
             .chain(saved.iter().map(|one| one.oid.as_str()))
             .collect();
@@ -137,7 +158,7 @@ impl Workspaces {
                 record,
                 outside.repository,
                 inside.git_dir,
-                (&found, &snapshot, &saved),
+                (found, &snapshot, &saved),
                 pack.as_deref(),
             )
             .map(|harvest| Harvest { pushes, ..harvest })
@@ -159,7 +180,10 @@ impl Workspaces {
         pack: Option<&str>,
     ) -> Result<Harvest, WorkspaceError> {
         let places = self.places(&record.repository);
-        let incoming = Incoming::open(&places.incoming(), &record.nonce, repository)?;
+        let incoming = match pack {
+            Some(_) => Incoming::open(&places.incoming(), &record.nonce, repository)?,
+            None => Incoming::nothing(repository),
+        };
         if let Some(name) = pack {
             let path = PathBuf::from(format!("{git_dir}/{SCRATCH}-{name}.pack"));
             let top = files::open_directory(record.tree_path())

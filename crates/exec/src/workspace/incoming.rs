@@ -14,14 +14,17 @@ use crate::tool::Input;
 /// Holds checked objects apart; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Incoming<'a> {
-    directory: PathBuf,
+    /// `None` where nothing comes in: everything is in the repository already.
+    directory: Option<PathBuf>,
     repository: &'a Repository,
 }
 
 impl Drop for Incoming<'_> {
     fn drop(&mut self) {
-        // What stays is swept with the next one of the same name, and lies outside the repository.
-        let _ = files::remove_tree(&self.directory);
+        if let Some(directory) = &self.directory {
+            // What stays is swept with the next one of the same name, and lies outside the repository.
+            let _ = files::remove_tree(directory);
+        }
     }
 }
 
@@ -34,11 +37,11 @@ impl<'a> Incoming<'a> {
     ) -> Result<Self, WorkspaceError> {
         let directory = place.join(format!("pack-{nonce}"));
         let _ = files::remove_tree(&directory);
+        let objects = directory.join("objects");
         let own = Self {
-            directory,
+            directory: Some(directory),
             repository,
         };
-        let objects = own.objects();
         let make = WorkspaceError::file;
         for part in ["info", "pack"] {
             let path = objects.join(part);
@@ -50,15 +53,24 @@ impl<'a> Incoming<'a> {
         Ok(own)
     }
 
-    fn objects(&self) -> PathBuf {
-        self.directory.join("objects")
+    /// Looks at the user's objects alone, where nothing new has come.
+    pub(crate) fn nothing(repository: &'a Repository) -> Self {
+        Self {
+            directory: None,
+            repository,
+        }
+    }
+
+    fn objects(&self) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.join("objects"))
     }
 
     fn call<'b>(&'b self, git: &'b Git) -> GitCall<'b> {
-        git.on(&self.repository.git_dir, &self.repository.top).env(
-            "GIT_OBJECT_DIRECTORY",
-            self.objects().as_os_str().as_bytes(),
-        )
+        let call = git.on(&self.repository.git_dir, &self.repository.top);
+        match self.objects() {
+            Some(objects) => call.env("GIT_OBJECT_DIRECTORY", objects.as_os_str().as_bytes()),
+            None => call,
+        }
     }
 
     /// Checks a pack: its form, every object in it, names in trees, and that nothing is missing.
@@ -120,6 +132,9 @@ impl<'a> Incoming<'a> {
         from: &str,
         commit: &str,
     ) -> Result<bool, WorkspaceError> {
+        if from == commit {
+            return Ok(true);
+        }
         Ok(self
             .call(git)
             .args(["merge-base", "--is-ancestor", from, commit])
@@ -128,6 +143,9 @@ impl<'a> Incoming<'a> {
 
     /// Counts the commits that lead from one to another.
     pub(crate) fn count(&self, git: &Git, from: &str, to: &str) -> Result<u64, WorkspaceError> {
+        if from == to {
+            return Ok(0);
+        }
         let line = self
             .call(git)
             .args(["rev-list", "--count", to, "--not", from])
@@ -163,7 +181,10 @@ impl<'a> Incoming<'a> {
     ///
     /// A crash in between leaves files that git takes for temporary ones and collects.
     pub(crate) fn move_in(&self) -> Result<(), WorkspaceError> {
-        let from = self.objects().join("pack");
+        let Some(objects) = self.objects() else {
+            return Ok(());
+        };
+        let from = objects.join("pack");
         let to = self.repository.objects.join("pack");
         let fail = WorkspaceError::file;
         std::fs::create_dir_all(&to).map_err(fail("making", &to))?;

@@ -12,8 +12,9 @@ use super::WorkspaceError;
 ///
 /// The enclosure that the task ran in does it, or a fresh one of the same plan. What comes back was
 /// made by a program that ran on hostile files: it is read as such.
-pub trait InsideGit {
-    /// Runs the command to its end and collects what it prints.
+pub trait InsideGit: Sync {
+    /// Runs the command to its end and collects what it prints; several at a time where they do not
+    /// meet each other.
     fn run(&self, call: &InsideCall) -> Result<InsideOutput, Problem>;
 }
 

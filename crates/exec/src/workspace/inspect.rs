@@ -47,6 +47,18 @@ pub(super) struct Found {
 }
 
 pub(super) fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found, WorkspaceError> {
+    std::thread::scope(|scope| {
+        let status = scope.spawn(|| look_at_tree(inside, record));
+        let mut found = look_at_history(inside)?;
+        found.status = status
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(found)
+    })
+}
+
+/// Lists branches, stash and what `HEAD` has left.
+fn look_at_history(inside: Inside<'_>) -> Result<Found, WorkspaceError> {
     let listed = inside.output(
         "listing references",
         &[
@@ -89,6 +101,19 @@ pub(super) fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found,
     } else {
         Vec::new()
     };
+    Ok(Found {
+        head,
+        head_tree,
+        head_branch,
+        references,
+        stash,
+        left,
+        status: Status::default(),
+    })
+}
+
+/// Lists what is not committed.
+fn look_at_tree(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Status, WorkspaceError> {
     let output = inside.output(
         "looking at the tree",
         &[
@@ -103,16 +128,7 @@ pub(super) fn look(inside: Inside<'_>, record: &WorktreeRecord) -> Result<Found,
         &[],
         None,
     )?;
-    let status = read_status(&output, record);
-    Ok(Found {
-        head,
-        head_tree,
-        head_branch,
-        references,
-        stash,
-        left,
-        status,
-    })
+    Ok(read_status(&output, record))
 }
 
 /// Finds commits that only the log of `HEAD` still knows, because a detached `HEAD` left them.

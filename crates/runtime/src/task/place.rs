@@ -9,7 +9,7 @@ use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::facts::HostFacts;
 use cofferdam_core::outbox::BRANCH_VARIABLE;
 use cofferdam_core::plan::{self, WorkspaceView, choose_provider};
-use cofferdam_core::policy::{Layer, PolicyDocument, ProviderChoice, Sourced};
+use cofferdam_core::policy::{Caches, Layer, PolicyDocument, ProviderChoice, Sourced};
 use cofferdam_core::ports::PORT_BASE_VARIABLE;
 use cofferdam_core::spec::{Access, EnclosureSpec, Network};
 use cofferdam_core::task::{IsolationMode, TaskRequest};
@@ -418,6 +418,8 @@ impl Prepared {
         let mut policy = self.resolved.policy.clone();
         if helper {
             policy.workspace.value = Access::Write;
+            // It runs git, which has no use for them; each is a layer that would be mounted.
+            policy.caches.value = Caches::None;
         }
         plan::prepare(
             &policy,

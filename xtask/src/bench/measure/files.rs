@@ -24,6 +24,8 @@ const WRITE_LARGE: &str = "plain write, 10 MiB";
 const COPY_LARGE: &str = "plain copy, 10 MiB";
 const LARGE: usize = 10 * 1024 * 1024;
 const MANY: usize = 1_000;
+/// A little longer than the door waits until it remembers a file.
+const SETTLED: Duration = Duration::from_millis(3_200);
 const SEARCH: &str = "rg, 50 000 files";
 /// Folders of so many files each, in which one file in a thousand holds what is looked for.
 const FOLDERS: usize = 500;
@@ -115,13 +117,31 @@ pub(super) fn subjects(
             READ_LARGE,
             1.5,
             |enclosure, place| {
-                let request = ReadFile {
-                    max_chars: Some(usize::MAX),
-                    ..ReadFile::whole(path(&place, "large"))
-                };
-                through(enclosure, move |door| door.read(&request).map(drop))
+                let large = place.join("large");
+                let mut read = through(enclosure, read_whole(&place, "large"));
+                Box::new(move || {
+                    settle(&large)?;
+                    read()
+                })
             },
         ),
+        // No figure is set for it: a digest of so much takes longer than to read it.
+        Measured {
+            bar: None,
+            ..ours(
+                "file door, read of 10 MiB, changed",
+                READ_LARGE,
+                f64::MAX,
+                |enclosure, place| {
+                    let changed = place.join("changed");
+                    let mut read = through(enclosure, read_whole(&place, "changed"));
+                    Box::new(move || {
+                        fs::File::open(&changed)?.set_modified(std::time::SystemTime::now())?;
+                        read()
+                    })
+                },
+            )
+        },
         plain(
             WRITE_LARGE,
             Box::new(move || {
@@ -226,6 +246,28 @@ pub(super) fn subjects(
     all
 }
 
+/// Reads one file of the place whole.
+fn read_whole(
+    place: &Path,
+    name: &str,
+) -> impl FnMut(&FileDoor<'_>) -> Result<(), cofferdam_core::error::Problem> + 'static {
+    let request = ReadFile {
+        max_chars: Some(usize::MAX),
+        ..ReadFile::whole(path(place, name))
+    };
+    move |door| door.read(&request).map(drop)
+}
+
+/// Waits until a file has been left alone for so long that the door remembers its digest.
+fn settle(file: &Path) -> std::io::Result<()> {
+    let age = fs::metadata(file)?
+        .modified()?
+        .elapsed()
+        .unwrap_or_default();
+    std::thread::sleep(SETTLED.saturating_sub(age));
+    Ok(())
+}
+
 fn prepare(place: &Path) -> std::io::Result<()> {
     fs::create_dir_all(place.join("many"))?;
     fs::write(place.join("small"), "line of text\n".repeat(79))?;
@@ -237,6 +279,7 @@ fn prepare(place: &Path) -> std::io::Result<()> {
     }
     let large = "a line of the large file that is neither short nor long\n".repeat(LARGE / 56);
     fs::write(place.join("large"), &large)?;
+    fs::write(place.join("changed"), &large)?;
     let (first, last) = large.split_at(56 * (LARGE / 112));
     fs::write(place.join("edited"), format!("{first}turn 0\n{last}"))
 }
