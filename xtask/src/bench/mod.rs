@@ -26,9 +26,9 @@ pub(crate) struct Arguments {
     /// Rounds to measure
     #[arg(long, value_name = "N", default_value_t = 200)]
     rounds: usize,
-    /// Measure only subjects whose name contains this, and their yardsticks
+    /// Measure only subjects whose name contains this, and their yardsticks; may be repeated
     #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    only: Vec<String>,
 }
 
 /// Measures, in a release build of the plane: where this is none, one is built and started.
@@ -73,7 +73,7 @@ impl Arguments {
         if let Some(file) = &self.json {
             words.extend(["--json".into(), file.into()]);
         }
-        if let Some(text) = &self.only {
+        for text in &self.only {
             words.extend(["--only".into(), text.into()]);
         }
         words

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use base64::Engine as _;
@@ -15,6 +16,7 @@ use cofferdam_core::mask::Masker;
 use cofferdam_core::operation::{Encoding, FileVersion, KeptFile};
 use cofferdam_core::spec::{Digest, DigestSum};
 use cofferdam_journal::Journal;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use super::digests::Stamp;
 
@@ -58,7 +60,10 @@ pub(super) fn read_all(file: OwnedFd, most: u64, path: &BytePath) -> Result<Whol
 
 /// Digests pieces that follow each other while something else is done with them, where they are many
 /// enough for that.
-pub(super) fn digest_beside<T>(pieces: &[&[u8]], act: impl FnOnce() -> T) -> (Digest, T) {
+pub(super) fn digest_beside<T: Send>(
+    pieces: &[&[u8]],
+    act: impl FnOnce() -> T + Send,
+) -> (Digest, T) {
     let digest = || {
         let mut sum = DigestSum::default();
         for piece in pieces {
@@ -70,14 +75,48 @@ pub(super) fn digest_beside<T>(pieces: &[&[u8]], act: impl FnOnce() -> T) -> (Di
         let done = act();
         return (digest(), done);
     }
-    thread::scope(|scope| {
-        let thread = thread::Builder::new()
+    let act = Mutex::new(Some(act));
+    let once = || {
+        let act = act.lock().unwrap_or_else(PoisonError::into_inner).take();
+        act.map(|act| act())
+    };
+    let here = sched_getcpu();
+    let (found, done) = thread::scope(|scope| {
+        let acting = thread::Builder::new()
             .name("cofferdam-files".to_owned())
-            .spawn_scoped(scope, digest);
-        let done = act();
-        let found = thread.ok().and_then(|thread| thread.join().ok());
-        (found.unwrap_or_else(digest), done)
-    })
+            .spawn_scoped(scope, || {
+                leave(here);
+                once()
+            });
+        // So that it can leave, where it was put behind this thread.
+        thread::yield_now();
+        let found = digest();
+        let done = acting.ok().and_then(|acting| {
+            (acting.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (found, done)
+    });
+    // Where there is no thread to be had it is still to be done.
+    let done = done.or_else(once).expect("one of the two has done it");
+    (found, done)
+}
+
+/// Keeps this thread away from a processor, where it may use another one.
+///
+/// A guest of KVM takes a processor that idles for one that its host has taken away, and wakes and
+/// starts threads where others are at work already: two that are to work side by side then take turns.
+fn leave(processor: usize) {
+    let Ok(mut allowed) = sched_getaffinity(None) else {
+        return;
+    };
+    if processor >= CpuSet::MAX_CPU {
+        return;
+    }
+    allowed.unset(processor);
+    if allowed.count() > 0 {
+        // Without it the work takes longer, and is done.
+        let _ = sched_setaffinity(None, &allowed);
+    }
 }
 
 /// Counts the bytes of pieces.

@@ -88,10 +88,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     subjects.push(server.subject());
     subjects.extend(output::subjects(directory.path(), &workspace));
     subjects.extend(trees::subjects(directory.path()));
-    if let Some(only) = &arguments.only {
+    if !arguments.only.is_empty() {
+        let is_asked = |name: &str| arguments.only.iter().any(|text| name.contains(text));
         let names: Vec<&str> = subjects
             .iter()
-            .filter(|subject| subject.name.contains(only.as_str()))
+            .filter(|subject| is_asked(subject.name))
             .flat_map(|subject| match subject.yardstick {
                 Yardstick::Plain(name) | Yardstick::Over(name) => [subject.name, name],
                 Yardstick::Floor | Yardstick::Itself => [subject.name, FLOOR],
@@ -141,7 +142,8 @@ fn absolutes(
         ("worktrees", &|| trees::at_once(scratch)),
         ("journal", &|| log::journal(scratch, quick)),
     ];
-    let is_asked = |name: &str| arguments.only.as_deref().is_none_or(|only| only == name);
+    let only = &arguments.only;
+    let is_asked = |name: &str| only.is_empty() || only.iter().any(|text| text == name);
     parts
         .iter()
         .filter(|(name, _)| is_asked(name))
