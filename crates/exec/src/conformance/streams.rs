@@ -2,8 +2,10 @@
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use cofferdam_core::event::{EventFilter, event_type};
+use cofferdam_core::limits::DRAIN_MILLISECONDS;
 use cofferdam_core::outcome::StreamEncoding;
 use cofferdam_core::spec::StreamPlan;
 use cofferdam_journal::Query;
@@ -42,6 +44,11 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     check("a sink gets every byte", Need::Processes, sink_gets_all),
     check(
+        "a sink that takes its time gets every byte, too",
+        Need::Processes,
+        slow_sink_gets_all,
+    ),
+    check(
         "a closed sink does not hang the command",
         Need::Processes,
         closed_sink,
@@ -65,6 +72,16 @@ impl OutputSink for Gather {
     fn write(&mut self, _stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
         self.0.extend_from_slice(bytes);
         Ok(())
+    }
+}
+
+/// Longer at each write than what is left in a pipe is waited for after the end.
+struct Slow(Gather);
+
+impl OutputSink for Slow {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
+        std::thread::sleep(Duration::from_millis(DRAIN_MILLISECONDS + 50));
+        self.0.write(stream, bytes)
     }
 }
 
@@ -176,6 +193,21 @@ fn sink_gets_all(scene: &Scene<'_>) -> Result<(), String> {
     hold(
         (sink.0.len(), outcome.success) == (3_000_000, true),
         &(sink.0.len(), outcome.status),
+    )
+}
+
+fn slow_sink_gets_all(scene: &Scene<'_>) -> Result<(), String> {
+    let mut sink = Slow(Gather::default());
+    let io = CommandIo::Stream {
+        input: None,
+        sink: &mut sink,
+    };
+    let command = scene.command(&["sh", "-c", "head -c 2000000 /dev/zero"]);
+    let outcome = scene.run_with(command, io, Control::new());
+    hold(
+        (sink.0.0.len(), outcome.stdout_full.bytes, outcome.success)
+            == (2_000_000, 2_000_000, true),
+        &(sink.0.0.len(), outcome.stdout_full.bytes, outcome.status),
     )
 }
 

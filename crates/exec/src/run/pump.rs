@@ -188,6 +188,9 @@ impl Pump<'_, '_, '_> {
             }
             self.keep_time(command, &mut progress);
         }
+        if progress.ended.is_some() {
+            self.take_rest(command, &mut ends, &mut progress, &mut buffer);
+        }
         let is_kept = progress
             .ended
             .as_ref()
@@ -306,7 +309,7 @@ impl Pump<'_, '_, '_> {
             Token::Stdout if flags == PollFlags::HUP => ends.stdout = None,
             Token::Stderr if flags == PollFlags::HUP => ends.stderr = None,
             Token::Stdout | Token::Stderr => {
-                self.take_output(token, command, ends, progress, buffer);
+                let _ = self.take_output(token, command, ends, progress, buffer);
             }
             Token::Stdin => write_pending(ends),
             Token::Source => read_source(ends, chunk(buffer)),
@@ -327,16 +330,15 @@ impl Pump<'_, '_, '_> {
         ends: &mut Ends,
         progress: &mut Progress,
         buffer: &mut Vec<u8>,
-    ) {
+    ) -> usize {
         let (end, stream) = if token == Token::Stdout {
             (&mut ends.stdout, Stream::Stdout)
         } else {
             (&mut ends.stderr, Stream::Stderr)
         };
-        let Some(fd) = end else { return };
+        let Some(fd) = end else { return 0 };
         match rustix::io::read(&*fd, chunk(buffer)) {
-            Ok(0) => *end = None,
-            Ok(count) => {
+            Ok(count) if count > 0 => {
                 progress.last_output = self.ambient.monotonic();
                 let bytes = &buffer[..count];
                 self.collection.push(stream, bytes, progress.last_output);
@@ -358,10 +360,40 @@ impl Pump<'_, '_, '_> {
                 } else if progress.is_busy && count < BUSY_CHUNK && !ends.terminal {
                     progress.fills_until = Some(progress.last_output + BUSY_PAUSE);
                 }
+                return count;
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             // EIO is how the master of a terminal says that nobody holds the other end.
-            Err(_) => *end = None,
+            Ok(_) | Err(_) => *end = None,
+        }
+        0
+    }
+
+    /// Reads what is in the pipes when the time for draining them is over: all that the command wrote is
+    /// in there by then, and on a busy machine, or with a sink that takes its time, it may not have been
+    /// looked at. No more than that: whoever still holds a pipe may write for ever.
+    fn take_rest(
+        &mut self,
+        command: &mut dyn RunningCommand,
+        ends: &mut Ends,
+        progress: &mut Progress,
+        buffer: &mut Vec<u8>,
+    ) {
+        for token in [Token::Stdout, Token::Stderr] {
+            let end = if token == Token::Stdout {
+                &ends.stdout
+            } else {
+                &ends.stderr
+            };
+            let left = end.as_ref().map(rustix::io::ioctl_fionread);
+            let mut left = left.and_then(Result::ok).unwrap_or(0);
+            while left > 0 {
+                let count = self.take_output(token, command, ends, progress, buffer);
+                if count == 0 {
+                    break;
+                }
+                left = left.saturating_sub(count as u64);
+            }
         }
     }
 
