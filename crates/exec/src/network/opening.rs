@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
-use cofferdam_core::hosts::{RequestRule, RequestRules};
+use cofferdam_core::hosts::{HostRule, RequestRule, RequestRules};
 use cofferdam_core::policy::Layer;
-use cofferdam_core::spec::{EgressSpec, EgressTrust, EnclosureSpec, Mount};
+use cofferdam_core::spec::{EgressRule, EgressSpec, EgressTrust, EnclosureSpec, Mount};
 use cofferdam_egress::{Broker, Brokers, RunAuthority, Termination};
 
 use crate::plane::Plane;
@@ -60,7 +60,7 @@ impl Opening {
         let termination =
             Termination::new(authority, &roots).map_err(|error| unavailable(&error))?;
         Ok(Self {
-            requests: RequestRules(rules(spec)),
+            requests: RequestRules(rules(spec)?),
             brokers: Brokers::new(brokers),
             termination: Some(termination),
             bundle: Some((trust.bundle.clone(), bundle)),
@@ -94,19 +94,68 @@ fn roots(trust: &EgressTrust) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Parses the rules of a plan, which were checked with the policy. Those of the owner's two layers
-/// add up.
-fn rules(spec: &EgressSpec) -> Vec<RequestRule> {
-    let rules = spec.rules.iter().filter_map(|one| {
+/// Parses the rules of a plan. Those of the owner's two layers add up.
+///
+/// # Errors
+///
+/// `policy_invalid_value`, though they were checked with the policy: a rule that was passed over would let
+/// through what it refuses.
+fn rules(spec: &EgressSpec) -> Result<Vec<RequestRule>, Problem> {
+    let invalid = |why: &dyn std::fmt::Display| {
+        Problem::new(
+            ErrorCode::PolicyInvalidValue,
+            format!("a rule about requests is none: {why}"),
+        )
+        .with_field("network_rules")
+    };
+    let parse = |one: &EgressRule| {
         let hosts = one.rule.hosts.iter();
-        let hosts = hosts.filter_map(|text| text.parse().ok()).collect();
+        let hosts: Vec<HostRule> = hosts
+            .map(|text| text.parse().map_err(|why| invalid(&why)))
+            .collect::<Result<_, _>>()?;
         let speaker = match one.origin {
             Layer::BuiltIn | Layer::User | Layer::CommandLine => "the owner's policy",
             Layer::Managed => "the managed policy",
             Layer::Project => "the project's policy",
             Layer::Request => "the request",
         };
-        one.rule.rule(hosts, speaker).ok()
-    });
-    rules.collect()
+        one.rule.rule(hosts, speaker).map_err(|why| invalid(&why))
+    };
+    spec.rules.iter().map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_core::policy::NetworkRule;
+
+    use super::*;
+
+    fn spec(host: &str, path: &str) -> EgressSpec {
+        let rule = NetworkRule {
+            hosts: vec![host.to_owned()],
+            paths: Some(vec![path.to_owned()]),
+            ..NetworkRule::default()
+        };
+        EgressSpec {
+            port: 1,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            ceiling: None,
+            rules: vec![EgressRule {
+                rule,
+                origin: Layer::User,
+            }],
+            secrets: Vec::new(),
+            trust: None,
+        }
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_read_is_not_passed_over() {
+        assert_eq!(rules(&spec("a.test", "/a/*")).map(|all| all.len()), Ok(1));
+        for (host, path) in [("a b", "/a"), ("a.test", "no path")] {
+            let problem = rules(&spec(host, path)).expect_err("none");
+            assert_eq!(problem.code, ErrorCode::PolicyInvalidValue);
+        }
+    }
 }
