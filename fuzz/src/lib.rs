@@ -3,10 +3,14 @@
 
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::commands::see_shell;
-use cofferdam_core::hosts::{AddressClass, Host, HostPort, HostRule, HostRules, HostVerdict};
+use cofferdam_core::hosts::{
+    AddressClass, Host, HostPort, HostRule, HostRules, HostVerdict, PathPattern, RequestPath,
+};
 use cofferdam_core::mask::Masker;
 use cofferdam_core::policy::{Layer, PolicyFormat, read_policy};
-use cofferdam_egress::{RequestHead, RequestTarget, SocksGreeting, SocksRequest};
+use cofferdam_egress::{
+    InspectedHead, RequestHead, RequestTarget, SocksGreeting, SocksRequest, TargetForm,
+};
 use cofferdam_exec::TerminalSize;
 use cofferdam_exec::terminal::Screen;
 
@@ -182,4 +186,75 @@ pub fn screen(bytes: &[u8]) {
         columns: size.rows % 200 + 1,
     });
     whole.feed(text);
+}
+
+/// A head that is written anew is read as the same request, for the same host, with the same body.
+pub fn egress_inspect(bytes: &[u8]) {
+    let host = HostPort::parse(b"a.test:443", None).expect("a host");
+    for form in [TargetForm::Origin, TargetForm::Absolute] {
+        let Ok(Some(head)) = InspectedHead::parse(bytes, &host, 443, form) else {
+            continue;
+        };
+        assert!(head.length <= bytes.len());
+        let written = head.write();
+        let again = InspectedHead::parse(&written, &host, 443, TargetForm::Origin);
+        let again = again.expect("what was written can be read").expect("whole");
+        assert_eq!(again.length, written.len());
+        assert_eq!(
+            (&again.method, &again.target, &again.body, again.websocket),
+            (&head.method, &head.target, &head.body, head.websocket)
+        );
+    }
+}
+
+/// What a plain reader makes of a path: decoded once, dots followed, slashes run together.
+fn followed(path: &str) -> Vec<Vec<u8>> {
+    let mut decoded = Vec::new();
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|byte| (byte as char).to_digit(16));
+        if let (Some(high), Some(low)) = (digit(), digit()) {
+            decoded.push((high * 16 + low) as u8);
+        }
+    }
+    let mut segments: Vec<Vec<u8>> = Vec::new();
+    for segment in decoded.split(|byte| matches!(byte, b'/' | b'\\')) {
+        match segment
+            .split(|byte| *byte == b';')
+            .next()
+            .unwrap_or_default()
+        {
+            b"" | b"." => {}
+            b".." => {
+                segments.pop();
+            }
+            other => segments.push(other.to_vec()),
+        }
+    }
+    segments
+}
+
+/// A path that passes leads nowhere else for a reader who follows dots, and a pattern has one meaning.
+///
+/// Input: a pattern, a line's end, a path.
+pub fn request_rules(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (pattern, path) = text.split_once('\n').unwrap_or(("/a/**", &text));
+    if let Ok(pattern) = pattern.parse::<PathPattern>() {
+        assert_eq!(pattern.to_string().parse().as_ref(), Ok(&pattern));
+        if let Ok(path) = RequestPath::parse(path) {
+            let _ = pattern.matches(&path);
+        }
+    }
+    let below: PathPattern = "/a/**".parse().expect("a pattern");
+    if RequestPath::parse(path).is_ok_and(|path| below.matches(&path)) {
+        assert_eq!(
+            followed(path).first().map(Vec::as_slice),
+            Some(b"a".as_slice())
+        );
+    }
 }

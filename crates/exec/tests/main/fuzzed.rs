@@ -11,14 +11,16 @@ mod targets;
 /// A target, and how many changed inputs it is given.
 type Target = (&'static str, fn(&[u8]), usize);
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 10] = [
     ("bytes", targets::bytes, 9000),
     ("commands", targets::commands, 1000),
     ("egress_head", targets::egress_head, 9000),
+    ("egress_inspect", targets::egress_inspect, 9000),
     ("egress_socks", targets::egress_socks, 9000),
     ("host_rules", targets::host_rules, 3000),
     ("mask", targets::mask, 2000),
     ("policy", targets::policy, 500),
+    ("request_rules", targets::request_rules, 9000),
     ("screen", targets::screen, 100),
 ];
 

@@ -17,6 +17,7 @@ mod proxy;
 mod report;
 mod served;
 mod statistics;
+mod termination;
 mod trees;
 mod whole;
 
@@ -84,6 +85,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     subjects.extend(agent::subjects(directory.path()));
     let through = proxy::Through::start();
     subjects.extend(through.subjects());
+    subjects.extend(termination::subjects());
     let server = served::Server::start(directory.path(), &workspace, arguments.quick);
     subjects.push(server.subject());
     subjects.extend(output::subjects(directory.path(), &workspace));
