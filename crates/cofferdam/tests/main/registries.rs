@@ -68,13 +68,18 @@ const TOOLCHAINS: [&str; 5] = [".cargo/bin", ".rustup", ".pyenv", ".nvm", ".loca
 
 /// Runs a client in a workspace and a home of its own with the hosts of `@dev`: of the caller's home
 /// it has the configuration of registries, and the clients themselves for reading.
+fn inside(scene: &Scene, words: &[&str]) -> Finished {
+    inside_with(scene, "--allow", words)
+}
+
+/// The same by another flag than `--allow`.
 #[expect(
     clippy::disallowed_methods,
     reason = "the caller's own configuration is what is tried"
 )]
-fn inside(scene: &Scene, words: &[&str]) -> Finished {
+fn inside_with(scene: &Scene, flag: &str, words: &[&str]) -> Finished {
     let caller = std::env::var_os("HOME").map(PathBuf::from).expect("a home");
-    let mut arguments: Vec<OsString> = ["run", "--no-tty", "--allow", "@dev", "--timeout", "120"]
+    let mut arguments: Vec<OsString> = ["run", "--no-tty", flag, "@dev", "--timeout", "120"]
         .map(OsString::from)
         .to_vec();
     for file in CONFIGURATION {
@@ -141,6 +146,41 @@ fn npm_installs_through_the_proxy() {
             .exists()
     );
     assert!(!reached(&scene).is_empty());
+}
+
+#[test]
+fn npm_installs_from_hosts_that_are_for_reading_only() {
+    let scene = Scene::new();
+    scene.write("package.json", "{\"name\": \"x\", \"version\": \"1.0.0\"}");
+    let words = [
+        "npm",
+        "install",
+        "--no-audit",
+        "--no-fund",
+        "--prefer-online",
+        "is-number@7.0.0",
+    ];
+    if !reaches(&scene, &words) {
+        return;
+    }
+    inside_with(&scene, "--allow-read", &words).expect_code(0);
+    assert!(
+        scene
+            .work()
+            .join("node_modules/is-number/package.json")
+            .exists()
+    );
+    let requested = scene
+        .run(&["events", "--type", "net.requested", "--json"])
+        .json();
+    let requested = requested["data"]["events"].as_array().map_or(0, Vec::len);
+    assert!(requested > 0, "its requests were seen");
+    let told = scene.run(&["policy", "explain", "--allow-read", "registry.test"]);
+    assert!(
+        told.text().contains("requests to registry.test: reading"),
+        "{}",
+        told.text()
+    );
 }
 
 #[test]

@@ -311,7 +311,14 @@ impl Course<'_, '_> {
                 ResponseHead::Partial | ResponseHead::Unreadable => return Err(Broken::Unanswered),
                 ResponseHead::Interim { length } => {
                     let rest = bytes.split_off(length);
-                    self.down.bytes.append(&mut bytes);
+                    let screen = self.it.to.screen;
+                    match screen {
+                        Some(screen) => self
+                            .down
+                            .bytes
+                            .extend_from_slice(&screen.mask_bytes(&bytes).0),
+                        None => self.down.bytes.append(&mut bytes),
+                    }
                     bytes = rest;
                 }
                 ResponseHead::Switched { length, head } => {
