@@ -296,6 +296,9 @@ fn shown(code: ErrorCode) -> Shown {
         Code::PushFailed => {
             Test("runtime::nothing_is_forced_and_a_rejected_push_can_be_released_again")
         }
+        Code::SecretUnavailable => {
+            Test("exec::a_secret_that_cannot_be_had_keeps_everything_from_starting")
+        }
         Code::SessionLimit => Never("too many places to open in a test that runs beside others"),
         Code::CommandState | Code::TerminalEnded => {
             Never("it takes a race with an end, and is a state more than a refusal")
