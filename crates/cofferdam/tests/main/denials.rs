@@ -289,9 +289,6 @@ fn shown(code: ErrorCode) -> Shown {
         Code::QuotaExceeded => {
             Test("runtime::row_38_the_quota_of_the_policy_holds_also_after_a_restart")
         }
-        Code::SecretUnavailable => {
-            Test("exec::a_secret_that_cannot_be_had_keeps_everything_from_starting")
-        }
         Code::ProposalUnknown => Test("runtime::row_147_one_answer_releases_all_or_part"),
         Code::ProposalDecided | Code::RemoteUnknown => {
             Test("runtime::row_149_flags_addresses_and_foreign_names_are_no_remotes")
