@@ -147,6 +147,10 @@ codes! {
     RemoteUnknown = "remote_unknown";
     /// The remote, a hook of the owner's or the connection did not let a push through.
     PushFailed = "push_failed";
+    /// Nothing is known, or nothing is installed, that makes pull requests where the remote leads.
+    ForgeUnknown = "forge_unknown";
+    /// The program that carries out what was released did not end well.
+    EffectFailed = "effect_failed";
     /// A supervisor or keeper vanished; what it guarded was ended.
     EnclosureLost = "enclosure_lost";
     /// It was cancelled before it started.

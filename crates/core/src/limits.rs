@@ -22,6 +22,16 @@ pub const PAGE_EVENTS: usize = 100;
 pub const PROPOSALS_LISTED: usize = 200;
 /// Commits of a proposal that are listed.
 pub const PROPOSAL_COMMITS: usize = 50;
+/// Most bytes of a file outside of the workspace that are proposed.
+pub const PROPOSED_FILE_BYTES: usize = 1024 * 1024;
+/// Most bytes of the text of a pull request, which some programs take as one argument.
+pub const PULL_REQUEST_BODY_BYTES: usize = 64 * 1024;
+/// Most characters of the title of a pull request.
+pub const PULL_REQUEST_TITLE_CHARACTERS: usize = 300;
+/// Most words of a command that publishes.
+pub const PUBLISH_WORDS: usize = 100;
+/// Requests that one task can leave in its outbox.
+pub const INSIDE_REQUESTS: usize = 32;
 /// Most events on one page.
 pub const PAGE_EVENTS_CAP: usize = 1_000;
 /// Identical denials of one task after which a result says that nothing will change.

@@ -199,7 +199,8 @@ impl Masker {
         }
     }
 
-    fn mask_text(&self, text: &mut String) -> u32 {
+    /// Masks a text in place; gives how many times a value was found.
+    pub fn mask_text(&self, text: &mut String) -> u32 {
         let (masked, found) = self.mask_bytes(text.as_bytes());
         if found > 0 {
             // A value that is no UTF-8 may end within a character; what is left of it is replaced.

@@ -11,6 +11,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Event, INTENT_RULES, NewEvent, Severity, event_type};
 use cofferdam_core::id::CommandId;
+use cofferdam_core::outbox::{OutboxFailed, OutboxReleased};
 use cofferdam_core::outcome::Status;
 use cofferdam_journal::{DataDir, Journal, JournalError, dead_leases, unsettled};
 use cofferdam_sandbox::remove_control_group;
@@ -239,25 +240,43 @@ fn approval(ambient: &dyn Ambient, intent: &Event, events: &mut Vec<NewEvent>) {
     ));
 }
 
-/// Says of what was on its way out that nobody knows whether it got through: it waits again.
+/// Says of what was on its way out that nobody knows whether it got through. It waits again only
+/// where doing it twice is the same as doing it once.
 fn release(ambient: &dyn Ambient, intent: &Event, events: &mut Vec<NewEvent>) {
-    let (Some(proposal), Some(release)) = (
-        intent.data.get("proposal_id"),
-        intent.data.get("release_id"),
-    ) else {
+    let Ok(released) = serde_json::from_value::<OutboxReleased>(intent.data.clone()) else {
         return;
     };
+    let (code, hint) = if released.once {
+        (
+            ErrorCode::EffectFailed,
+            "look whether it did; where it did not, propose it anew yourself",
+        )
+    } else {
+        (
+            ErrorCode::PushFailed,
+            "release it again: what is there already is not done twice",
+        )
+    };
     let problem = Problem::new(
-        ErrorCode::PushFailed,
-        "the process that sent it died: whether it got through is not known",
+        code,
+        "the process that carried it out died: whether it got through is not known",
     )
-    .with_hint("release it again: what the remote has already is not sent twice");
+    .with_hint(hint);
+    let data = OutboxFailed {
+        proposal_id: released.proposal_id,
+        release_id: released.release_id,
+        problem,
+        unknown: released.once,
+    };
+    let Ok(data) = serde_json::to_value(&data) else {
+        return;
+    };
     events.push(new_event(
         ambient,
         &intent.subject(),
         event_type::OUTBOX_FAILED,
         Severity::Warning,
-        json!({"proposal_id": proposal, "release_id": release, "problem": problem}),
+        data,
     ));
 }
 

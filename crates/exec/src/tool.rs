@@ -1,7 +1,8 @@
 //! Running a helper program of the host to its end, for the plane's own ends.
 //!
-//! This is for `git`, for package clients that are asked where they look, and for what the owner names
-//! as the source of a secret. The program is named by an absolute path that was fixed at
+//! This is for `git`, for package clients that are asked where they look, for what the owner names as
+//! the source of a secret, and for what they have released from the outbox. The program is named by an
+//! absolute path that was fixed at
 //! start-up, gets exactly the environment it is given, a session of its own (so that Ctrl-C cannot
 //! stop it between two steps) and a time limit. What it prints is collected, up to a bound.
 

@@ -56,6 +56,11 @@ mod background;
 #[path = "main/protected.rs"]
 mod protected;
 
+#[path = "main/leaving.rs"]
+mod leaving;
+#[path = "main/remotes.rs"]
+mod remotes;
+
 #[path = "main/outbox.rs"]
 mod outbox;
 

@@ -125,7 +125,7 @@ pub(crate) const fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::SessionBusy
         | ErrorCode::Cancelled
         | ErrorCode::MergeConflict => StatusCode::CONFLICT,
-        ErrorCode::PushFailed => StatusCode::BAD_GATEWAY,
+        ErrorCode::PushFailed | ErrorCode::EffectFailed => StatusCode::BAD_GATEWAY,
         ErrorCode::SessionLimit => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::JournalLocked
         | ErrorCode::ProviderUnavailable

@@ -1,5 +1,7 @@
 //! `cofferdam push` and `cofferdam outbox …`
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use cofferdam_core::id::ProposalId;
 
@@ -42,7 +44,9 @@ Examples:
   cofferdam outbox release 3               all that is held of task 3
   cofferdam outbox release out_0199… out_019a…
                                            these two only
-  cofferdam outbox refuse 3 --reason 'not yet'")]
+  cofferdam outbox refuse 3 --reason 'not yet'
+  cofferdam outbox pull-request 3 --title 'Mend the parser' --body-file text.md
+  cofferdam outbox publish 3 -- npm publish --access public")]
 pub(crate) struct OutboxArguments {
     #[command(subcommand)]
     pub(crate) command: Option<OutboxCommand>,
@@ -60,6 +64,10 @@ pub(crate) enum OutboxCommand {
         #[arg(long, value_name = "TASK")]
         task: Option<String>,
     },
+    /// Hold a pull request of a task's own branch, and the push that it needs
+    PullRequest(PullRequestArguments),
+    /// Hold a command that publishes what a task's own branch holds
+    Publish(PublishArguments),
     /// Show one with all that is needed to answer
     Show {
         /// Its id
@@ -76,6 +84,64 @@ pub(crate) enum OutboxCommand {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
+}
+
+/// What `outbox pull-request` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It is opened by the program of the forge where the remote leads: `gh` for github.com, `glab` for
+gitlab.com and hosts named gitlab.*. For others say which one it is, or name a program of your own,
+which reads one JSON object at its standard input:
+
+  git config cofferdam.pullRequest glab
+  git config --global cofferdam.pullRequest ~/bin/open-pull-request")]
+pub(crate) struct PullRequestArguments {
+    /// Number of the task, its id, or the beginning of it
+    #[arg(value_name = "TASK")]
+    pub(crate) task: String,
+    /// Its title
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: String,
+    /// Its text
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) body: String,
+    /// A file with its text; - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "body")]
+    pub(crate) body_file: Option<PathBuf>,
+    /// The branch into which it is offered [default: that from which the task began]
+    #[arg(long, value_name = "BRANCH")]
+    pub(crate) base: Option<String>,
+    /// The remote, by its name [default: where git pushes the base branch]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) remote: Option<String>,
+    /// Release it at once, and its push before
+    #[arg(long)]
+    pub(crate) release: bool,
+    #[command(flatten)]
+    pub(crate) repository: RepositoryMeant,
+}
+
+/// What `outbox publish` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+When it is released, exactly these words run as you, outside of the walls and with your credentials,
+in a clean export of the commit that is shown. What they start from there, such as scripts of a
+package or of its build, is the task's work: look at it before.")]
+pub(crate) struct PublishArguments {
+    /// Number of the task, its id, or the beginning of it
+    #[arg(value_name = "TASK")]
+    pub(crate) task: String,
+    /// The folder where it runs, from the top of the repository
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Release it at once
+    #[arg(long)]
+    pub(crate) release: bool,
+    #[command(flatten)]
+    pub(crate) repository: RepositoryMeant,
+    /// The command, word for word
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) argv: Vec<String>,
 }
 
 /// Names what is answered.

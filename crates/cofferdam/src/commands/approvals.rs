@@ -80,7 +80,11 @@ fn list(context: &Context, runtime: &Runtime, all: bool) -> Ending {
     let held = runtime.held(&ListOutbox::default())?;
     let number = held.held.len() + held.left_out;
     if number > 0 {
-        let what = if number == 1 { "push is" } else { "pushes are" };
+        let what = if number == 1 {
+            "effect is"
+        } else {
+            "effects are"
+        };
         context
             .output
             .note(&format!("{number} {what} held besides: cofferdam outbox"));

@@ -1,13 +1,21 @@
 //! `push` and `outbox`: what would leave the machine, and the owner's answer.
 
+use std::path::Path;
+
 use cofferdam_core::authority::Actor;
+use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::exit;
 use cofferdam_core::id::ProposalId;
-use cofferdam_core::operation::{ListOutbox, OutboxAnswer, Push, RefuseHeld, ReleaseHeld};
-use cofferdam_runtime::FrontDoor;
+use cofferdam_core::operation::{
+    ListOutbox, OutboxAnswer, Proposed, Publish, PullRequest, Push, RefuseHeld, ReleaseHeld,
+};
+use cofferdam_runtime::{FrontDoor, Runtime};
 
-use crate::arguments::outbox::{NamedHeld, OutboxArguments, OutboxCommand, PushArguments};
+use crate::arguments::outbox::{
+    NamedHeld, OutboxArguments, OutboxCommand, PublishArguments, PullRequestArguments,
+    PushArguments,
+};
 use crate::context::Context;
 use crate::failure::{Ending, problem_exit_code};
 use crate::render::outbox as render;
@@ -21,12 +29,66 @@ pub(crate) fn push(context: &Context, arguments: &PushArguments) -> Ending {
         remote: arguments.remote.clone(),
     };
     let proposed = runtime.propose_push(&request, Actor::Owner, Some(&from))?;
-    if !arguments.release {
-        context.output.result(&proposed, render::proposed)?;
+    proposed_or_released(context, &runtime, &proposed, arguments.release)
+}
+
+fn pull_request(context: &Context, arguments: &PullRequestArguments) -> Ending {
+    let from = super::review::meant(context, &arguments.repository)?;
+    let body = match &arguments.body_file {
+        Some(path) => read_text(context, path)?,
+        None => arguments.body.clone(),
+    };
+    let runtime = context.task_runtime()?;
+    let request = PullRequest {
+        task: arguments.task.clone(),
+        title: arguments.title.clone(),
+        body,
+        base: arguments.base.clone(),
+        remote: arguments.remote.clone(),
+    };
+    let proposed = runtime.propose_pull_request(&request, Actor::Owner, Some(&from))?;
+    proposed_or_released(context, &runtime, &proposed, arguments.release)
+}
+
+fn publish(context: &Context, arguments: &PublishArguments) -> Ending {
+    let from = super::review::meant(context, &arguments.repository)?;
+    let runtime = context.task_runtime()?;
+    let directory = arguments.directory.as_ref();
+    let request = Publish {
+        task: arguments.task.clone(),
+        argv: arguments.argv.clone(),
+        directory: directory.map_or_else(BytePath::default, |path| path.as_path().into()),
+    };
+    let proposed = runtime.propose_publish(&request, Actor::Owner, Some(&from))?;
+    proposed_or_released(context, &runtime, &proposed, arguments.release)
+}
+
+fn read_text(context: &Context, path: &Path) -> Result<String, Problem> {
+    let wrong = |error: std::io::Error| {
+        let message = format!("{} cannot be read: {error}", path.display());
+        Problem::new(ErrorCode::InvalidRequest, message).with_field("body")
+    };
+    if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin()).map_err(wrong)
+    } else {
+        std::fs::read_to_string(context.absolute(path)?).map_err(wrong)
+    }
+}
+
+/// Shows what was proposed, or releases it at once with what it needs before.
+fn proposed_or_released(
+    context: &Context,
+    runtime: &Runtime,
+    proposed: &Proposed,
+    release: bool,
+) -> Ending {
+    if !release {
+        context.output.result(proposed, render::proposed)?;
         return Ok(exit::SUCCESS);
     }
+    let all = proposed.before.iter().chain([&proposed.held]);
     let request = ReleaseHeld {
-        proposal_ids: vec![proposed.held.proposal.proposal_id],
+        proposal_ids: all.map(|held| held.proposal.proposal_id.clone()).collect(),
         task: None,
     };
     let answer = runtime.release_held(&request, FrontDoor::CommandLine)?;
@@ -51,6 +113,8 @@ pub(crate) fn outbox(context: &Context, arguments: &OutboxArguments) -> Ending {
             context.output.result(&page, render::list)?;
             Ok(exit::SUCCESS)
         }
+        Some(OutboxCommand::PullRequest(arguments)) => pull_request(context, arguments),
+        Some(OutboxCommand::Publish(arguments)) => publish(context, arguments),
         Some(OutboxCommand::Show { id }) => {
             context
                 .output

@@ -212,7 +212,7 @@ fn head(review: &TaskReview) -> String {
     for (number, noun, verb) in [
         (refused.count(), "host", " refused"),
         (other_denials(review).count(), "denial", ""),
-        (held(review), "push", " held"),
+        (held(review), "effect", " held"),
         (review.questions.len(), "question", ""),
     ] {
         if number > 0 {

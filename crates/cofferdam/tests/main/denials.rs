@@ -299,6 +299,12 @@ fn shown(code: ErrorCode) -> Shown {
         Code::SecretUnavailable => {
             Test("exec::a_secret_that_cannot_be_had_keeps_everything_from_starting")
         }
+        Code::ForgeUnknown => {
+            Test("runtime::row_149_where_nothing_opens_pull_requests_it_is_refused_with_a_remedy")
+        }
+        Code::EffectFailed => Test(
+            "runtime::row_147_a_command_that_fails_waits_again_and_one_that_was_cut_off_does_not",
+        ),
         Code::SessionLimit => Never("too many places to open in a test that runs beside others"),
         Code::CommandState | Code::TerminalEnded => {
             Never("it takes a race with an end, and is a state more than a refusal")

@@ -52,7 +52,7 @@ fn what_is_held_is_shown_and_released_from_the_command_line() {
     task(&scene, "echo n >new.txt");
     let review = scene.run(&["review", "1", "--stat"]).expect_code(0).text();
     for words in [
-        "1 push held",
+        "1 effect held",
         "held      held push cofferdam/1-",
         "next: cofferdam merge 1",
         "cofferdam outbox release 1",
@@ -195,6 +195,17 @@ fn row_147_over_http_whoever_works_may_propose_and_only_the_owner_releases() {
     };
     let code = |outcome: Result<Value, Problem>| outcome.expect_err("it is refused").code;
 
+    // Nor does whoever works write a file outside by asking for it.
+    let notes = scene.path("notes.txt");
+    let file = json!({"path": notes.to_str().expect("text"), "content": "x"});
+    let held = call(&work, "write_outside", file).expect("held");
+    let names = json!({"proposal_ids": [held["held"]["proposal"]["proposal_id"]]});
+    let refused = call(&work, "outbox_release", names.clone());
+    assert_eq!(code(refused), ErrorCode::ScopeMissing);
+    assert!(!notes.exists());
+    call(&owner, "outbox_release", names).expect("written");
+    assert_eq!(std::fs::read_to_string(&notes).expect("read"), "x");
+
     let push = json!({"task": "1"});
     assert_eq!(
         code(call(&read, "push", push.clone())),
@@ -238,4 +249,82 @@ fn row_147_over_http_whoever_works_may_propose_and_only_the_owner_releases() {
         .run(&["call", "outbox_list", "--all", "--json"])
         .expect_code(0);
     assert_eq!(called.json()["held"][0]["state"], "released");
+}
+
+#[test]
+fn row_147_a_publication_and_a_file_are_shown_and_released_by_one_answer() {
+    if !has_walls() {
+        return;
+    }
+    let scene = scene();
+    let program = scene.path("registry");
+    let log = scene.path("registry.log");
+    let text = format!(
+        "#!/bin/sh\necho \"$@\" >>{}\necho published\n",
+        log.display()
+    );
+    std::fs::write(&program, text).expect("written");
+    let runs = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, runs).expect("set");
+    task(&scene, "echo two >a.txt");
+    let program = program.to_str().expect("text");
+    let words = ["outbox", "publish", "1", "--", program, "publish", "a b"];
+    let held = scene.run(&words).expect_code(0).text();
+    for words in ["asked by a call", "runs", "publish 'a b'", "it runs as you"] {
+        assert!(held.contains(words), "{words}: {held}");
+    }
+    let review = scene.run(&["review", "1", "--stat"]).expect_code(0).text();
+    assert!(review.contains("held publish "), "{review}");
+    // A file is asked for by whoever works, over MCP and HTTP alike, and here by hand.
+    let notes = scene.path("notes.txt");
+    std::fs::write(&notes, "one\n").expect("written");
+    let path = notes.to_str().expect("text");
+    let words = [
+        "call",
+        "write_outside",
+        "--path",
+        path,
+        "--content",
+        "two\n",
+        "--json",
+    ];
+    let proposed = scene.run(&words).expect_code(0).json();
+    let file = proposed["held"]["proposal"]["proposal_id"]
+        .as_str()
+        .expect("an id");
+    let shown = scene.run(&["outbox", "show", file]).expect_code(0).text();
+    for words in ["replace ", "before", "1 -one", "1 +two"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let page = scene.run(&["outbox", "--json"]).expect_code(0).json();
+    let ids: Vec<&str> = page["held"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| one["proposal"]["proposal_id"].as_str().expect("an id"))
+        .collect();
+    assert_eq!(ids.len(), 2, "{page}");
+    assert!(!log.exists());
+    assert_eq!(std::fs::read_to_string(&notes).expect("read"), "one\n");
+    let words = ["outbox", "release", ids[0], ids[1]];
+    let done = scene.run(&words).expect_code(0).text();
+    for words in [
+        "(the command ended well)",
+        "published",
+        "(the file holds it)",
+    ] {
+        assert!(done.contains(words), "{words}: {done}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(&log).expect("read"),
+        "publish a b\n"
+    );
+    assert_eq!(std::fs::read_to_string(&notes).expect("read"), "two\n");
+    let words = ["outbox", "pull-request", "1", "--title", "Mend"];
+    let refused = scene.run(&words).expect_code(125);
+    assert!(
+        refused.stderr.contains("error[forge_unknown]"),
+        "{}",
+        refused.stderr
+    );
 }

@@ -38,8 +38,8 @@ pub use files::{
 };
 pub use mode::{GetMode, Mode, ModeView, SetMode, SubmitPlan};
 pub use outbox::{
-    GetHeld, HeldAnswer, ListOutbox, OutboxAnswer, OutboxPage, Push, PushProposed, RefuseHeld,
-    ReleaseHeld,
+    GetHeld, HeldAnswer, ListOutbox, OutboxAnswer, OutboxPage, PendingEffect, Proposed, Publish,
+    PullRequest, Push, RefuseHeld, ReleaseHeld, WriteOutside,
 };
 pub use paths::{
     AuthorisePath, AuthorisedPath, AuthorisedPathPage, ListAuthorisedPaths, RequestPath, RevokePath,

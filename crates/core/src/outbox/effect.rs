@@ -9,6 +9,8 @@ use crate::bytes::BytePath;
 use crate::id::ProposalId;
 use crate::task::DiffSummary;
 
+use super::payload::{PublishEffect, PullRequestEffect, WriteOutsideEffect};
+
 /// One commit that would leave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -50,14 +52,33 @@ pub struct PushEffect {
     pub cautions: Vec<String>,
 }
 
-/// Something that would leave the machine.
+/// Something that would leave the machine, or the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few at a time, and each is read from an event and written to one"
+)]
 pub enum Effect {
     /// A push.
     Push {
         /// Of what, and where to.
         push: PushEffect,
+    },
+    /// A pull request.
+    PullRequest {
+        /// Of what, and where to.
+        pull_request: PullRequestEffect,
+    },
+    /// A command that publishes what is in a commit.
+    Publish {
+        /// Of what, and by which command.
+        publish: PublishEffect,
+    },
+    /// A file outside of the workspace.
+    WriteOutside {
+        /// Which, and what it would hold.
+        write_outside: WriteOutsideEffect,
     },
 }
 
@@ -66,6 +87,48 @@ impl Effect {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Push { .. } => "push",
+            Self::PullRequest { .. } => "pull_request",
+            Self::Publish { .. } => "publish",
+            Self::WriteOutside { .. } => "write_outside",
+        }
+    }
+
+    /// Tells whether doing it twice is more than doing it once, so that one of which nobody knows
+    /// whether it got through is never tried again.
+    pub const fn is_once(&self) -> bool {
+        match self {
+            Self::Push { .. } | Self::WriteOutside { .. } => false,
+            Self::PullRequest { .. } | Self::Publish { .. } => true,
+        }
+    }
+
+    /// Gives the branch of the owner's repository that it needs, by its full name.
+    pub fn branch(&self) -> Option<&str> {
+        match self {
+            Self::Push { push } => Some(&push.branch),
+            Self::PullRequest { pull_request } => Some(&pull_request.branch),
+            Self::Publish { publish } => Some(&publish.branch),
+            Self::WriteOutside { .. } => None,
+        }
+    }
+
+    /// Gives the owner's working tree, or the workspace, to which it belongs.
+    pub const fn root(&self) -> &BytePath {
+        match self {
+            Self::Push { push } => &push.repository,
+            Self::PullRequest { pull_request } => &pull_request.repository,
+            Self::Publish { publish } => &publish.repository,
+            Self::WriteOutside { write_outside } => &write_outside.workspace,
+        }
+    }
+
+    /// Gives what is to be known before an answer, in words.
+    pub fn cautions(&self) -> &[String] {
+        match self {
+            Self::Push { push } => &push.cautions,
+            Self::PullRequest { pull_request } => &pull_request.cautions,
+            Self::Publish { publish } => &publish.cautions,
+            Self::WriteOutside { write_outside } => &write_outside.cautions,
         }
     }
 
@@ -75,11 +138,32 @@ impl Effect {
             Self::Push { push } => format!(
                 "push {} at {} to {}",
                 push.branch.trim_start_matches("refs/heads/"),
-                push.commit.get(..10).unwrap_or(&push.commit),
+                short(&push.commit),
                 push.remote
+            ),
+            Self::PullRequest { pull_request } => format!(
+                "pull request into {} of {}: {}",
+                pull_request.base, pull_request.remote, pull_request.title
+            ),
+            Self::Publish { publish } => {
+                format!("publish {} by {}", short(&publish.commit), publish.line())
+            }
+            Self::WriteOutside { write_outside } => format!(
+                "{} {}, {} bytes",
+                if write_outside.before.is_some() {
+                    "replace"
+                } else {
+                    "make"
+                },
+                write_outside.path,
+                write_outside.bytes
             ),
         }
     }
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
 }
 
 /// By what something was proposed.
@@ -88,7 +172,7 @@ impl Effect {
 pub enum ProposedBy {
     /// A call of the operation.
     Operation,
-    /// `git push` in the task's own tree.
+    /// The task itself, in its own tree: by `git push`, or by a request that it left.
     Task,
     /// The owner, with a merge.
     Merge,
@@ -100,8 +184,9 @@ pub enum ProposedBy {
 pub struct Proposal {
     /// Its id.
     pub proposal_id: ProposalId,
-    /// The number of the task.
-    pub task_number: u64,
+    /// The number of the task; none where it was proposed from a checkout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_number: Option<u64>,
     /// By what it was proposed.
     pub by: ProposedBy,
     /// What would leave, in one line.
@@ -115,7 +200,7 @@ pub struct Proposal {
     pub proposed: Timestamp,
 }
 
-/// How a push came to its end.
+/// How what was released came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SentAs {
@@ -123,8 +208,14 @@ pub enum SentAs {
     New,
     /// The branch of the remote went forward.
     Forward,
-    /// The remote had it already.
+    /// It was there already.
     Same,
+    /// The program that makes pull requests ended well.
+    Opened,
+    /// The command that publishes ended well.
+    Published,
+    /// The file holds it.
+    Written,
 }
 
 impl SentAs {
@@ -134,6 +225,9 @@ impl SentAs {
             Self::New => "new",
             Self::Forward => "forward",
             Self::Same => "same",
+            Self::Opened => "opened",
+            Self::Published => "published",
+            Self::Written => "written",
         }
     }
 }
@@ -142,9 +236,9 @@ impl SentAs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {
-    /// What it was for the remote.
+    /// What became of it.
     pub sent_as: SentAs,
-    /// What the remote and the owner's hooks said, its end.
+    /// What the remote, the owner's hooks or the program said, its end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
 }

@@ -27,6 +27,9 @@ pub enum HeldState {
     Refused,
     /// It was released and did not get through; it can be released again.
     Failed,
+    /// It was released and cut off: nobody knows whether it got through. It is not tried again, since
+    /// that could be twice; the owner looks, and proposes it anew where it did not.
+    Unknown,
 }
 
 impl HeldState {
@@ -38,12 +41,18 @@ impl HeldState {
             Self::Released => "released",
             Self::Refused => "refused",
             Self::Failed => "failed",
+            Self::Unknown => "unknown",
         }
     }
 
     /// Tells whether an answer is waited for.
     pub const fn waits(self) -> bool {
         matches!(self, Self::Held | Self::Failed)
+    }
+
+    /// Tells whether the owner has something to do about it.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Held | Self::Failed | Self::Unknown)
     }
 }
 
@@ -63,6 +72,9 @@ pub struct OutboxReleased {
     pub door: String,
     /// The plane that carries it out.
     pub lease: LeaseId,
+    /// Whether doing it twice is more than doing it once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
 }
 
 /// Data of `outbox.sent`.
@@ -87,6 +99,9 @@ pub struct OutboxFailed {
     pub release_id: OperationId,
     /// Why.
     pub problem: Problem,
+    /// Whether nobody knows if it got through, so that it must not be tried again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
 }
 
 /// Data of `outbox.refused`.
@@ -174,11 +189,33 @@ impl Held {
         if self.state.waits() {
             return Ok(());
         }
-        Err(Problem::new(
-            ErrorCode::ProposalDecided,
-            format!("{id} is {} already", self.state.as_str()),
-        )
-        .with_details(serde_json::json!({"proposal_id": id, "state": self.state})))
+        let problem = if self.state == HeldState::Unknown {
+            Problem::new(
+                ErrorCode::ProposalDecided,
+                format!("whether {id} got through is not known, so it is not tried again"),
+            )
+            .with_hint(
+                "look whether it did; where it did not, propose it anew yourself, else refuse it, which puts it away",
+            )
+        } else {
+            Problem::new(
+                ErrorCode::ProposalDecided,
+                format!("{id} is {} already", self.state.as_str()),
+            )
+        };
+        Err(problem.with_details(serde_json::json!({"proposal_id": id, "state": self.state})))
+    }
+
+    /// Tells whether a refusal would count: it also puts away what was cut off.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::check`].
+    pub fn check_refusal(&self, by: Answerer) -> Result<(), Problem> {
+        if self.state == HeldState::Unknown && Entitled::Owner.includes(by) {
+            return Ok(());
+        }
+        self.check(by)
     }
 
     /// Tells whether an answer is the one that counts.
@@ -204,7 +241,7 @@ impl Held {
     }
 
     fn refuse(&mut self, data: OutboxRefused, time: Timestamp) {
-        if self.check(data.by).is_err() {
+        if self.check_refusal(data.by).is_err() {
             return;
         }
         self.state = HeldState::Refused;
@@ -268,7 +305,11 @@ impl Outbox {
                     && let Some(held) = self.0.get_mut(&data.proposal_id)
                     && held.is_releasing(&data.release_id)
                 {
-                    held.state = HeldState::Failed;
+                    held.state = if data.unknown {
+                        HeldState::Unknown
+                    } else {
+                        HeldState::Failed
+                    };
                     held.problem = Some(data.problem);
                 }
             }

@@ -30,7 +30,7 @@ fn proposal() -> Proposal {
     };
     Proposal {
         proposal_id: ProposalId::new(1, [1; 10]),
-        task_number: 1,
+        task_number: Some(1),
         by: ProposedBy::Operation,
         summary: effect.summary(),
         binding: Binding {
@@ -86,6 +86,7 @@ enum Step {
     Refuse(u8),
     Sent(u8),
     Failed(u8),
+    CutOff(u8),
 }
 
 fn told(step: Step, pos: u64) -> Event {
@@ -97,6 +98,7 @@ fn told(step: Step, pos: u64) -> Event {
         by,
         door: "command_line".to_owned(),
         lease: LeaseId::new(1, [4; 10]),
+        once: false,
     };
     let released = |data: OutboxReleased| event(event_type::OUTBOX_RELEASED, pos, value(&data));
     match step {
@@ -130,13 +132,14 @@ fn told(step: Step, pos: u64) -> Event {
                 },
             }),
         ),
-        Step::Failed(number) => event(
+        Step::Failed(number) | Step::CutOff(number) => event(
             event_type::OUTBOX_FAILED,
             pos,
             value(&OutboxFailed {
                 proposal_id,
                 release_id: answer(number),
                 problem: Problem::new(ErrorCode::PushFailed, "no"),
+                unknown: matches!(step, Step::CutOff(_)),
             }),
         ),
     }
@@ -177,6 +180,19 @@ fn row_147_the_first_answer_stands_and_a_late_one_is_a_conflict() {
 }
 
 #[test]
+fn what_may_have_left_is_never_tried_again() {
+    let held = after(&[Step::Release(1), Step::CutOff(1), Step::Release(2)]);
+    assert_eq!(held.state, HeldState::Unknown);
+    assert!(held.is_by(&answer(1)));
+    let late = held.check(Answerer::Owner).expect_err("decided");
+    assert_eq!(late.code, ErrorCode::ProposalDecided);
+    assert!(late.message.contains("is not tried again"), "{late}");
+    // A refusal puts it away.
+    let steps = [Step::Release(1), Step::CutOff(1), Step::Refuse(2)];
+    assert_eq!(after(&steps).state, HeldState::Refused);
+}
+
+#[test]
 fn only_the_owner_answers_and_only_what_was_shown() {
     let held = after(&[]);
     let problem = held.check(Answerer::Reviewer).expect_err("not theirs");
@@ -205,7 +221,7 @@ proptest! {
     /// exactly this, and what is decided stays so.
     #[test]
     fn nothing_leaves_without_an_answer(
-        steps in prop::collection::vec((0_u8..6, 0_u8..3), 0..12)
+        steps in prop::collection::vec((0_u8..7, 0_u8..3), 0..12)
     ) {
         let steps: Vec<Step> = steps
             .into_iter()
@@ -215,6 +231,7 @@ proptest! {
                 2 => Step::ReleaseByReviewer(number),
                 3 => Step::Refuse(number),
                 4 => Step::Sent(number),
+                5 => Step::CutOff(number),
                 _ => Step::Failed(number),
             })
             .collect();
@@ -223,6 +240,9 @@ proptest! {
             let now = after(&steps[..end]);
             if matches!(before.state, HeldState::Released | HeldState::Refused) {
                 prop_assert_eq!(&now, &before);
+            }
+            if before.state == HeldState::Unknown && now.state != HeldState::Unknown {
+                prop_assert_eq!(now.state, HeldState::Refused);
             }
             if now.state == HeldState::Released && before.state != HeldState::Released {
                 prop_assert_eq!(before.state, HeldState::Releasing);

@@ -172,6 +172,37 @@ pub fn check_authorisation(
     given(wanted, policy, facts)
 }
 
+/// Checks a file outside of the workspace, which somebody wants to have written by the owner, against
+/// what is denied, secret, protected and the system's. A file that can be written already is refused:
+/// nobody has to be asked about it.
+///
+/// # Errors
+///
+/// As [`check_authorisation`].
+pub fn check_outside_file(
+    wanted: &WantedPath,
+    policy: &EffectivePolicy,
+    facts: &HostFacts,
+    stands: &dyn Fn(&BytePath) -> bool,
+) -> Result<(), Problem> {
+    let path = &wanted.real;
+    if !matches!(wanted.kind, PathKind::File | PathKind::Absent) {
+        return Err(refused(path, "is no regular file", None));
+    }
+    let place = Place {
+        path,
+        homes: [&facts.owner.home, &facts.caller.home],
+        stands,
+    };
+    place.own(facts)?;
+    place.closed(KERNEL, "belongs to the kernel and to services")?;
+    place.secret(facts)?;
+    place.denied(policy, facts)?;
+    place.closed(SYSTEM, "is part of the system")?;
+    place.obeyed(policy, facts)?;
+    given(wanted, policy, facts).map(drop)
+}
+
 struct Place<'a> {
     path: &'a BytePath,
     homes: [&'a BytePath; 2],
@@ -338,7 +369,7 @@ fn refused(path: &BytePath, why: &str, place: Option<&BytePath>) -> Problem {
     let with = place.map_or_else(String::new, |place| format!(" ({place})"));
     let problem = Problem::new(
         ErrorCode::PathRefused,
-        format!("{path} is not authorised: it {why}{with}"),
+        format!("{path} is refused: it {why}{with}"),
     )
     .with_field("path")
     .with_details(json!({"conflicts_with": place}));

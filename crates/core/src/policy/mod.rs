@@ -20,7 +20,7 @@ mod reviewer;
 mod secret;
 mod store;
 
-pub use authorise::{WantedPath, check_authorisation};
+pub use authorise::{WantedPath, check_authorisation, check_outside_file};
 pub use check::check_document;
 pub(crate) use check::has_pattern;
 pub use document::{

@@ -193,7 +193,7 @@ pub(super) fn tell_all(
 }
 
 /// Reads content of a request.
-pub(super) fn take(content: String, encoding: Encoding) -> Result<Vec<u8>, Problem> {
+pub(crate) fn take(content: String, encoding: Encoding) -> Result<Vec<u8>, Problem> {
     let wrong =
         |message: String| Problem::new(ErrorCode::InvalidRequest, message).with_field("content");
     match encoding {

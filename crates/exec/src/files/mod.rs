@@ -40,6 +40,7 @@ use crate::enclosure::Enclosure;
 use crate::plane::Plane;
 use crate::standing::Standing;
 pub(crate) use change::settle;
+pub(crate) use content::take as take_content;
 pub use denied::DeniedReads;
 pub(crate) use digests::DigestMemo;
 pub use gate::{FileGate, FileIntent};

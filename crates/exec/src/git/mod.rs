@@ -26,7 +26,9 @@ pub(crate) use lock::RepositoryLock;
 pub(crate) use refs::{RefChange, Reference};
 pub(crate) use repository::{Configuration, Repository, discover};
 
-use crate::tool::{self, Answer, Input};
+use crate::tool::{self, Answer};
+
+pub(crate) use crate::tool::Input;
 
 /// The oldest git that has `merge-tree --write-tree`.
 const OLDEST: (u32, u32) = (2, 38);
@@ -83,7 +85,29 @@ pub(crate) struct Git {
     owner_environment: Vec<(Vec<u8>, Vec<u8>)>,
     home: PathBuf,
     default_excludes: PathBuf,
+    /// Directories in which no program is taken from.
+    refused: Vec<PathBuf>,
 }
+
+/// A program that is run in the owner's name besides git.
+#[derive(Debug)]
+pub(crate) struct OwnersCall<'a> {
+    /// The program and its arguments.
+    pub(crate) argv: &'a [String],
+    /// Where the program lies.
+    pub(crate) program: &'a Path,
+    /// Where it runs.
+    pub(crate) directory: &'a Path,
+    /// Variables besides those of the owner.
+    pub(crate) environment: &'a [(&'a str, &'a [u8])],
+    /// Its standard input.
+    pub(crate) input: Input<'a>,
+    /// After this it is ended.
+    pub(crate) timeout: Duration,
+}
+
+/// What a program in the owner's name may print at most.
+const OWNERS_BOUND: usize = 64 << 20;
 
 impl Git {
     /// Finds git and asks it for its version.
@@ -131,6 +155,7 @@ impl Git {
             owner_environment,
             home,
             default_excludes,
+            refused: refused.iter().map(|path| (*path).to_owned()).collect(),
         };
         git.check_version()?;
         Ok(git)
@@ -161,6 +186,53 @@ impl Git {
     /// Gives the file of ignore patterns that git reads when no setting names another.
     pub(crate) fn default_excludes(&self) -> PathBuf {
         self.default_excludes.clone()
+    }
+
+    /// Finds a program of the owner's: by its name on their search path, or where an absolute path or
+    /// one from `~/` says; never in a workspace or in a tree of a task.
+    pub(crate) fn owners_program(&self, name: &str) -> Option<PathBuf> {
+        let refused: Vec<&Path> = self.refused.iter().map(PathBuf::as_path).collect();
+        let path = match name.strip_prefix("~/") {
+            Some(rest) => self.home.join(rest),
+            None => PathBuf::from(name),
+        };
+        let (search, name) = if path.is_absolute() {
+            let above = path.parent()?.as_os_str().as_bytes().to_vec();
+            (above, path.file_name()?.to_str()?.to_owned())
+        } else if name.is_empty() || name.contains('/') {
+            return None;
+        } else {
+            let path = self.environment.iter().find(|(name, _)| name == b"PATH");
+            (path?.1.clone(), name.to_owned())
+        };
+        let found = tool::find_program(&name, &search, &refused)?;
+        Some(PathBuf::from(OsStr::from_bytes(found.to_bytes())))
+    }
+
+    /// Runs a program in the owner's name, with their environment.
+    pub(crate) fn run_owners(&self, call: &OwnersCall<'_>) -> Result<Answer, tool::ToolError> {
+        let program = CString::new(call.program.as_os_str().as_bytes())
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidInput))?;
+        let arguments = call.argv.iter().skip(1);
+        let arguments: Vec<Vec<u8>> = arguments.map(|word| word.clone().into_bytes()).collect();
+        let mut environment = self.owner_environment.clone();
+        environment.retain(|(name, _)| {
+            let name = name.as_slice();
+            call.environment
+                .iter()
+                .all(|(own, _)| own.as_bytes() != name)
+        });
+        let more = call.environment.iter();
+        environment.extend(more.map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())));
+        tool::run(&tool::Call {
+            program: &program,
+            arguments: &arguments,
+            environment: &environment,
+            directory: call.directory,
+            input: call.input,
+            timeout: call.timeout,
+            bound: OWNERS_BOUND,
+        })
     }
 
     /// Gives the absolute path of the program.

@@ -36,7 +36,7 @@ use cofferdam_core::spec::{Network, Variable};
 pub use data_dir::data_dir;
 pub(crate) use git_index::holds as index_holds;
 pub(crate) use paths::pattern_of;
-pub use paths::wanted_path;
+pub use paths::{wanted_file, wanted_path};
 pub use policy_files::{
     MANAGED_POLICY, PROJECT_POLICY, PolicyFile, policy_files, read_layer, read_policy_layers,
 };

@@ -118,6 +118,65 @@ fn look(written: &BytePath, path: &Path) -> PathFact {
 /// Most entries of a directory that are looked at for repositories.
 const ENTRIES: usize = 1_000;
 
+/// Gives a path that begins at the top or in a home directory.
+fn from_top(written: &BytePath, home: &BytePath) -> Result<PathBuf, Problem> {
+    let bytes = written.as_bytes();
+    let path = match bytes.strip_prefix(b"~/") {
+        Some(rest) => home.as_path().join(OsStr::from_bytes(rest)),
+        None if bytes == b"~" => home.as_path().to_owned(),
+        None => written.as_path().to_owned(),
+    };
+    if !path.is_absolute() || bytes.contains(&0) {
+        let message = format!("{written} is neither absolute nor from ~/");
+        return Err(Problem::new(ErrorCode::InvalidRequest, message).with_field("path"));
+    }
+    Ok(path)
+}
+
+fn missing(written: &BytePath, error: &std::io::Error) -> Problem {
+    let message = format!("{written} cannot be looked at: {error}");
+    Problem::new(ErrorCode::FileMissing, message).with_field("path")
+}
+
+/// Looks at a file that is to be written, which need not be there yet: where it really is, every link
+/// above it resolved. It is none itself, so that what is shown is what is written.
+///
+/// # Errors
+///
+/// `invalid_request` for a path that is neither absolute nor from `~/`, or has no name at its end;
+/// `file_missing` for a folder that is not there; `not_a_file` for a link.
+pub fn wanted_file(written: &BytePath, home: &BytePath) -> Result<WantedPath, Problem> {
+    let path = from_top(written, home)?;
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        let message = format!("{written} names no file");
+        return Err(Problem::new(ErrorCode::InvalidRequest, message).with_field("path"));
+    };
+    let above = above
+        .canonicalize()
+        .map_err(|error| missing(written, &error))?;
+    let real = above.join(name);
+    let kind = match std::fs::symlink_metadata(&real) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => PathKind::Absent,
+        Err(error) => return Err(missing(written, &error)),
+        Ok(found) if found.is_symlink() => {
+            let message = format!("{written} is a link");
+            return Err(Problem::new(ErrorCode::NotAFile, message)
+                .with_field("path")
+                .with_hint("name the file to which it leads"));
+        }
+        Ok(found) if found.is_file() => PathKind::File,
+        Ok(found) if found.is_dir() => PathKind::Directory,
+        Ok(found) if found.file_type().is_socket() => PathKind::Socket,
+        Ok(_) => PathKind::Other,
+    };
+    Ok(WantedPath {
+        real: BytePath::from(real),
+        kind,
+        access: Access::Write,
+        repositories: Vec::new(),
+    })
+}
+
 /// Looks at a path that is to be authorised: where it really is, what stands there, and which git
 /// directories stand at it and right below it.
 ///
@@ -129,20 +188,10 @@ pub fn wanted_path(
     access: Access,
     home: &BytePath,
 ) -> Result<WantedPath, Problem> {
-    let bytes = written.as_bytes();
-    let path = match bytes.strip_prefix(b"~/") {
-        Some(rest) => home.as_path().join(OsStr::from_bytes(rest)),
-        None if bytes == b"~" => home.as_path().to_owned(),
-        None => written.as_path().to_owned(),
-    };
-    if !path.is_absolute() || bytes.contains(&0) {
-        let message = format!("{written} is neither absolute nor from ~/");
-        return Err(Problem::new(ErrorCode::InvalidRequest, message).with_field("path"));
-    }
-    let real = path.canonicalize().map_err(|error| {
-        let message = format!("{written} cannot be looked at: {error}");
-        Problem::new(ErrorCode::FileMissing, message).with_field("path")
-    })?;
+    let path = from_top(written, home)?;
+    let real = path
+        .canonicalize()
+        .map_err(|error| missing(written, &error))?;
     let fact = look(written, &real);
     let mut repositories = Vec::new();
     if fact.kind == PathKind::Directory {

@@ -98,7 +98,7 @@ pub enum WorkspaceError {
         found: Option<String>,
     },
     /// Something besides the branch is not as it was when somebody looked at it.
-    #[error("{what} is another one than was shown; nothing was pushed")]
+    #[error("{what} is another one than was shown; nothing has left")]
     PushChanged {
         /// What.
         what: String,
@@ -134,6 +134,58 @@ pub enum WorkspaceError {
         branch: String,
         /// What git, a hook or the remote said.
         why: String,
+    },
+    /// The remote does not have the branch as a pull request needs it.
+    #[error("{remote} does not have {branch} at {commit}; nothing was opened")]
+    NotPushed {
+        /// The remote.
+        remote: String,
+        /// The branch.
+        branch: String,
+        /// The commit at which it has to be.
+        commit: String,
+    },
+    /// Nothing makes pull requests where a remote leads.
+    #[error("{why}")]
+    ForgeUnknown {
+        /// Why not.
+        why: String,
+        /// What the owner can do.
+        hint: String,
+    },
+    /// A program of the owner's is not there.
+    #[error(
+        "{name:?} is not there to be run: it is neither on your search path nor a program outside of the workspace"
+    )]
+    ProgramMissing {
+        /// Its name.
+        name: String,
+    },
+    /// Something in a request cannot be meant.
+    #[error("{why}")]
+    Wrong {
+        /// Which field.
+        field: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// A commit holds a link that leads out of it.
+    #[error(
+        "{path} is a link that leads out of the commit: what is published could hold files of yours"
+    )]
+    LinkLeadsOut {
+        /// The link.
+        path: BytePath,
+    },
+    /// A program that carries out what was released did not end well.
+    #[error("{program} {why}")]
+    EffectFailed {
+        /// The program.
+        program: String,
+        /// How it ended, and what it said.
+        why: String,
+        /// Whether nobody knows what it did.
+        unknown: bool,
     },
     /// The task is not in a state in which this can be done.
     #[error("{why}")]
@@ -233,9 +285,16 @@ impl WorkspaceError {
             }
             Self::RemoteUnknown { .. } => ErrorCode::RemoteUnknown,
             Self::PushFailed { .. } => ErrorCode::PushFailed,
+            Self::NotPushed { .. } => ErrorCode::TargetMoved,
+            Self::ForgeUnknown { .. } => ErrorCode::ForgeUnknown,
+            Self::ProgramMissing { .. } => ErrorCode::NotFound,
+            Self::Wrong { .. } => ErrorCode::InvalidRequest,
+            Self::EffectFailed { .. } => ErrorCode::EffectFailed,
             Self::CheckoutDirty { .. } => ErrorCode::CheckoutDirty,
             Self::MergeConflict { .. } => ErrorCode::MergeConflict,
-            Self::ProtectedChanged { .. } | Self::HooksChanged { .. } => ErrorCode::Denied,
+            Self::ProtectedChanged { .. }
+            | Self::HooksChanged { .. }
+            | Self::LinkLeadsOut { .. } => ErrorCode::Denied,
             Self::PlaceRefused { .. } => ErrorCode::DataDirRefused,
             Self::File { source, .. } => match source.kind() {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
@@ -281,6 +340,17 @@ impl WorkspaceError {
                 "refuse it, and propose it anew as it is now".to_owned()
             }
             Self::RemoteUnknown { .. } => "git remote -v shows every remote".to_owned(),
+            Self::NotPushed { .. } => {
+                "release its push first: cofferdam outbox lists it".to_owned()
+            }
+            Self::ForgeUnknown { hint, .. } => hint.clone(),
+            Self::ProgramMissing { .. } => {
+                "install it, or name it by an absolute path outside of the workspace".to_owned()
+            }
+            Self::LinkLeadsOut { .. } => "have the task take the link out".to_owned(),
+            Self::EffectFailed { unknown: true, .. } => {
+                "look whether it got through; where it did not, propose it anew yourself".to_owned()
+            }
             Self::NotSigned { .. } => {
                 "see that your key and its agent are at hand: git commit --allow-empty -S"
                     .to_owned()
@@ -306,7 +376,10 @@ impl WorkspaceError {
 
 impl From<WorkspaceError> for Problem {
     fn from(error: WorkspaceError) -> Self {
-        let problem = Self::new(error.code(), error.to_string());
+        let mut problem = Self::new(error.code(), error.to_string());
+        if let WorkspaceError::Wrong { field, .. } = &error {
+            problem = problem.with_field(*field);
+        }
         match error.hint() {
             Some(hint) => problem.with_hint(hint),
             None => problem,

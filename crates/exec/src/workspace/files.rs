@@ -37,6 +37,22 @@ pub(crate) fn open_beneath(top: BorrowedFd<'_>, path: &Path) -> io::Result<File>
     }
 }
 
+/// Lists the names in a folder below a directory, no link on the way.
+pub(crate) fn names_beneath(
+    top: BorrowedFd<'_>,
+    path: &Path,
+) -> io::Result<Vec<std::ffi::OsString>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    names(&openat2(top, path, flags, Mode::empty(), BENEATH)?)
+}
+
+/// Removes a file from a folder below a directory, no link on the way.
+pub(crate) fn remove_beneath(top: BorrowedFd<'_>, path: &Path, name: &OsStr) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat2(top, path, flags, Mode::empty(), BENEATH)?;
+    Ok(unlinkat(&folder, name, AtFlags::empty())?)
+}
+
 /// Whether something, whatever it is, stands at a path below a directory.
 pub(crate) fn exists_beneath(top: BorrowedFd<'_>, path: &Path) -> bool {
     let (parent, Some(name)) = (path.parent(), path.file_name()) else {

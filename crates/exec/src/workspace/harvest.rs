@@ -119,7 +119,14 @@ impl Workspaces {
             notes,
             ..record
         };
-        self.acting(|| done.save(&self.places(&done.repository)))?;
+        self.acting(|| {
+            done.save(&self.places(&done.repository))?;
+            if done.strategy == WorkspaceStrategy::Persistent {
+                // They were this task's, not the next one's.
+                outbox::clear_requests(&done);
+            }
+            Ok(())
+        })?;
         Ok(done)
     }
 
@@ -154,6 +161,7 @@ impl Workspaces {
         let seeds_changed = seed::changed(record);
         let harvest = self.acting(|| {
             let pushes = outbox::pushes(record, outside.configuration);
+            let requests = outbox::left_requests(record);
             self.bring_in(
                 record,
                 outside.repository,
@@ -161,7 +169,11 @@ impl Workspaces {
                 (found, &snapshot, &saved),
                 pack.as_deref(),
             )
-            .map(|harvest| Harvest { pushes, ..harvest })
+            .map(|harvest| Harvest {
+                pushes,
+                requests,
+                ..harvest
+            })
         })?;
         sweep_scratch(&record.tree_path().join(inside.git_dir), pack.as_deref());
         Ok(Harvest {
@@ -292,6 +304,7 @@ impl Workspaces {
             seeds_committed,
             in_progress: in_progress(record.tree_path(), git_dir),
             pushes: Vec::new(),
+            requests: Vec::new(),
             rescued: None,
             modified_files: diff.files,
             summary: diff.summary,

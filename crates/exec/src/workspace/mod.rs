@@ -32,6 +32,8 @@ mod names;
 mod outbox;
 mod persistent;
 mod populate;
+mod publish;
+mod pull_request;
 mod push;
 mod record;
 mod remove;
@@ -60,10 +62,14 @@ pub(crate) use files::replace_file;
 pub use inside::{InsideCall, InsideGit, InsideOutput};
 pub use kept::{CheckoutChange, KeptCheckout};
 pub use merge::{MergeRequest, Merged};
+pub use outbox::requests_folder;
+pub use publish::PublishWish;
+pub use pull_request::PullRequestWish;
 pub use push::PushRequest;
 pub use record::{
-    Base, Borrowed, Harvest, InsidePush, LeftBehind, LeftKind, Placement, Saved, Seed, TreeState,
-    Unsaved, WorkspaceStep, WorkspaceView, WorktreePlan, WorktreeRecord, WorktreeRequest,
+    Base, Borrowed, Harvest, InsidePush, LeftBehind, LeftKind, LeftRequest, Placement, Saved, Seed,
+    TreeState, Unsaved, WorkspaceStep, WorkspaceView, WorktreePlan, WorktreeRecord,
+    WorktreeRequest,
 };
 pub use remove::{Proof, RemovalOutcome, RemovalReceipt};
 pub use snapshot::{CheckoutSnapshot, RestoredSnapshot, SNAPSHOTS_KEPT};

@@ -6,18 +6,27 @@
 //! which runs inside like everything of the task, says what became of the push. All of it may be
 //! changed by the task, and holds nothing: what is read from it is one object id, and whether that is
 //! a commit of the task's own branch is found out in the owner's repository.
+//!
+//! Beside them is a folder for requests, small files of JSON that say what else shall leave: they are
+//! read as words of a stranger, and looked at like a call of the operation.
 
+use std::ffi::OsString;
 use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::inside::{GIT_DIR, read_oid};
-use super::record::{InsidePush, WorktreeRecord};
-use super::{files, push};
+use cofferdam_core::limits::{INSIDE_REQUESTS, PROPOSED_FILE_BYTES};
+
+use super::record::{InsidePush, LeftRequest, WorktreeRecord};
+use super::{WorkspaceError, Workspaces, files, push};
 use crate::git::Configuration;
 
 /// The directory of these places, in a task's git directory.
 const PLACE: &str = "cofferdam-outbox";
+/// The folder of requests, in that.
+const REQUESTS: &str = "requests";
 /// Remotes that get one.
 const MOST: usize = 16;
 
@@ -44,7 +53,7 @@ pub(super) fn remotes(configuration: &Configuration) -> Vec<String> {
                 .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
     };
     let mut names = push::remotes(configuration);
-    names.retain(is_plain);
+    names.retain(|name| is_plain(name) && name != REQUESTS);
     names.truncate(MOST);
     names
 }
@@ -54,8 +63,14 @@ pub(super) fn address(remote: &str) -> String {
     format!("{GIT_DIR}/{PLACE}/{remote}")
 }
 
-/// Makes the places of remotes in a git directory that nothing ran in yet.
+/// Gives the folder in which a task leaves requests, from the top of its tree.
+pub fn requests_folder() -> String {
+    format!("{GIT_DIR}/{PLACE}/{REQUESTS}")
+}
+
+/// Makes the places of remotes and of requests in a git directory that nothing ran in yet.
 pub(super) fn make(git_dir: &Path, remotes: &[String], object_format: &str) -> io::Result<()> {
+    std::fs::create_dir_all(git_dir.join(PLACE).join(REQUESTS))?;
     for remote in remotes {
         let place = git_dir.join(PLACE).join(remote);
         for directory in ["objects/info", "objects/pack", "refs/heads", "hooks"] {
@@ -87,7 +102,7 @@ pub(super) fn pushes(record: &WorktreeRecord, configuration: &Configuration) -> 
     let mut found = Vec::new();
     for remote in remotes(configuration) {
         let path = PathBuf::from(address(&remote)).join(record.branch_reference());
-        let Ok(mut file) = files::open_beneath(std::os::fd::AsFd::as_fd(&top), &path) else {
+        let Ok(mut file) = files::open_beneath(top.as_fd(), &path) else {
             continue;
         };
         let mut text = Vec::new();
@@ -97,4 +112,75 @@ pub(super) fn pushes(record: &WorktreeRecord, configuration: &Configuration) -> 
         }
     }
     found
+}
+
+/// Lists the files of requests in a task's tree.
+fn request_names(top: BorrowedFd<'_>) -> Vec<OsString> {
+    let folder = PathBuf::from(requests_folder());
+    let mut names = files::names_beneath(top, &folder).unwrap_or_default();
+    names.retain(|name| Path::new(name).extension().is_some_and(|end| end == "json"));
+    names.sort();
+    names.truncate(INSIDE_REQUESTS);
+    names
+}
+
+/// Reads the requests that a task left, in the order of their names. Links and what is no file are
+/// passed over.
+pub(super) fn left_requests(record: &WorktreeRecord) -> Vec<LeftRequest> {
+    let Ok(top) = files::open_directory(record.tree_path()) else {
+        return Vec::new();
+    };
+    let folder = PathBuf::from(requests_folder());
+    // One file of the largest size, in base64 with its quotes, or many small ones.
+    let mut room = PROPOSED_FILE_BYTES as u64 * 2;
+    let mut read = |name: OsString| -> Option<LeftRequest> {
+        let mut file = files::open_beneath(top.as_fd(), &folder.join(&name)).ok()?;
+        let mut text = Vec::new();
+        let request = match file.by_ref().take(room + 1).read_to_end(&mut text) {
+            Err(error) => Err(error.to_string()),
+            Ok(count) if count as u64 > room => {
+                Err("it is larger than all requests of a task may be".to_owned())
+            }
+            Ok(count) => {
+                room -= count as u64;
+                serde_json::from_slice(&text).map_err(|error| error.to_string())
+            }
+        };
+        let file = name.to_string_lossy().into_owned();
+        let (request, wrong) = match request {
+            Ok(request) => (Some(request), None),
+            Err(wrong) => (None, Some(wrong)),
+        };
+        Some(LeftRequest {
+            file,
+            request,
+            wrong,
+        })
+    };
+    let names = request_names(top.as_fd());
+    names.into_iter().filter_map(&mut read).collect()
+}
+
+/// Removes the requests of a tree that has another task after this one.
+pub(super) fn clear_requests(record: &WorktreeRecord) {
+    let Ok(top) = files::open_directory(record.tree_path()) else {
+        return;
+    };
+    for name in request_names(top.as_fd()) {
+        // One that cannot be removed is proposed once more, and looked at once more.
+        let _ = files::remove_beneath(top.as_fd(), &PathBuf::from(requests_folder()), &name);
+    }
+}
+
+impl Workspaces {
+    /// Reads what a task that still runs has pushed and asked for in its own tree, as it says itself.
+    pub fn pending(
+        &self,
+        record: &WorktreeRecord,
+    ) -> Result<(Vec<InsidePush>, Vec<LeftRequest>), WorkspaceError> {
+        self.acting(|| {
+            let configuration = self.git.owner_configuration(&record.user_repository())?;
+            Ok((pushes(record, &configuration), left_requests(record)))
+        })
+    }
 }

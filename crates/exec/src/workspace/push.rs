@@ -124,7 +124,8 @@ impl Workspaces {
         };
         check_remote(&configuration, &remote)?;
         self.check_hooks(record, repository, &configuration, &commit)?;
-        let (commits, count) = self.unpushed(repository, &remote, &commit)?;
+        let known = format!("--glob=refs/remotes/{remote}/*");
+        let (commits, count) = self.commits_beyond(repository, &commit, &known)?;
         let diff = diff_trees(&self.git, repository, &record.base.oid, &commit)?;
         Ok(PushEffect {
             repository: record.top.clone(),
@@ -142,7 +143,7 @@ impl Workspaces {
     }
 
     /// Refuses a branch that is not where it should be, or whose name could be taken for a flag.
-    fn check_branch(
+    pub(super) fn check_branch(
         &self,
         repository: &Repository,
         branch: &str,
@@ -186,7 +187,7 @@ impl Workspaces {
     }
 
     /// Gives where a push to a remote leads, as git resolves it, without passwords.
-    fn push_urls(
+    pub(super) fn push_urls(
         &self,
         repository: &Repository,
         remote: &str,
@@ -203,23 +204,22 @@ impl Workspaces {
             .collect())
     }
 
-    /// Lists the newest commits that a remote is not known to have, oldest first, and counts them.
-    fn unpushed(
+    /// Lists the newest commits that are not in what `known` names, oldest first, and counts them.
+    pub(super) fn commits_beyond(
         &self,
         repository: &Repository,
-        remote: &str,
         commit: &str,
+        known: &str,
     ) -> Result<(Vec<HeldCommit>, u64), WorkspaceError> {
-        let known = format!("--glob=refs/remotes/{remote}/*");
         let call = || self.git.on(&repository.git_dir, &repository.top);
         let count = call()
-            .args(["rev-list", "--count", commit, "--not", &known])
+            .args(["rev-list", "--count", commit, "--not", known])
             .line()?;
         let output = call()
             .args(["log", "-z", "--no-show-signature", "--no-color"])
             .args(["--no-mailmap", "--encoding=UTF-8", "--format=%H %s"])
             .args([&format!("--max-count={PROPOSAL_COMMITS}"), commit])
-            .args(["--not", &known, "--"])
+            .args(["--not", known, "--"])
             .output()?;
         let mut commits: Vec<HeldCommit> = output
             .split(|byte| *byte == 0)
@@ -301,6 +301,26 @@ impl Workspaces {
         Ok(())
     }
 
+    /// Whether every address of a remote has a branch at exactly a commit. Asks the remote; sends
+    /// nothing, and runs no hook.
+    pub(super) fn is_pushed(
+        &self,
+        repository: &Repository,
+        (remote, branch, commit): (&str, &str, &str),
+    ) -> Result<bool, WorkspaceError> {
+        let refspec = format!("{commit}:{branch}");
+        let answer = self
+            .git
+            .call(&repository.top)
+            .in_owners_name()
+            .args(["push", "--dry-run", "--no-verify", "--porcelain"])
+            .args(["--no-follow-tags", "--recurse-submodules=no", "--"])
+            .args([remote, refspec.as_str()])
+            .run()?;
+        let rows = rows(&answer.stdout, branch);
+        Ok(answer.code() == Some(0) && !rows.is_empty() && rows.iter().all(|row| row.flag == '='))
+    }
+
     fn push_acting(
         &self,
         repository: &Repository,
@@ -349,12 +369,12 @@ impl Workspaces {
     }
 }
 
-fn short(reference: &str) -> &str {
+pub(super) fn short(reference: &str) -> &str {
     reference.trim_start_matches("refs/heads/")
 }
 
 /// Gives the branch that is the task's own, and where it was brought in.
-fn own_branch(record: &WorktreeRecord) -> Result<(String, String), WorkspaceError> {
+pub(super) fn own_branch(record: &WorktreeRecord) -> Result<(String, String), WorkspaceError> {
     let state = |why: &str| WorkspaceError::State {
         why: why.to_owned(),
     };
@@ -369,7 +389,7 @@ fn own_branch(record: &WorktreeRecord) -> Result<(String, String), WorkspaceErro
 }
 
 /// Says what somebody has to know before an answer and would not see in the differences.
-fn cautions(record: &WorktreeRecord, commit: &str, tip: &str) -> Vec<String> {
+pub(super) fn cautions(record: &WorktreeRecord, commit: &str, tip: &str) -> Vec<String> {
     let mut cautions = Vec::new();
     let Some(harvest) = &record.harvest else {
         return cautions;
@@ -392,7 +412,7 @@ fn cautions(record: &WorktreeRecord, commit: &str, tip: &str) -> Vec<String> {
 }
 
 /// Finds the remote to which git would push the base branch.
-fn default_remote(
+pub(super) fn default_remote(
     configuration: &Configuration,
     record: &WorktreeRecord,
     branch: Option<&(String, String)>,
@@ -433,7 +453,10 @@ pub(super) fn remotes(configuration: &Configuration) -> Vec<String> {
 }
 
 /// Refuses what is no remote of the owner's, or could be taken for a flag.
-fn check_remote(configuration: &Configuration, remote: &str) -> Result<(), WorkspaceError> {
+pub(super) fn check_remote(
+    configuration: &Configuration,
+    remote: &str,
+) -> Result<(), WorkspaceError> {
     let known = remotes(configuration);
     if remote.starts_with('-') || !known.iter().any(|name| name == remote) {
         return Err(WorkspaceError::RemoteUnknown {
@@ -490,7 +513,7 @@ fn why(rows: &[Row], stderr: &str) -> String {
     }
 }
 
-fn tail(text: &str) -> String {
+pub(super) fn tail(text: &str) -> String {
     let text = text.trim();
     let skip = text.chars().count().saturating_sub(SAID);
     text.chars().skip(skip).collect()

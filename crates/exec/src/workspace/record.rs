@@ -1,6 +1,7 @@
 //! What is known about a task's tree, as data: it is journalled and lies beside the tree on disk.
 
 use cofferdam_core::bytes::BytePath;
+use cofferdam_core::outbox::InsideRequest;
 use cofferdam_core::task::{Carry, DiffSummary, ModifiedFile, WorkspaceStrategy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -315,6 +316,20 @@ pub struct InsidePush {
     pub commit: String,
 }
 
+/// A request that a task left in its own tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftRequest {
+    /// The name of its file.
+    pub file: String,
+    /// What is asked for; nothing where it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<InsideRequest>,
+    /// Why it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrong: Option<String>,
+}
+
 /// What came out of a task's tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -348,6 +363,9 @@ pub struct Harvest {
     /// What the task pushed of its own branch, as it says; nothing of it has left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pushes: Vec<InsidePush>,
+    /// What else the task asked for in its own tree, in the order of the names of its files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<LeftRequest>,
     /// Why the task's own git directory was of no use, where its files were saved without it: then
     /// they are one commit on the base, and what the task committed itself is not among it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

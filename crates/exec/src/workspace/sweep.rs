@@ -8,6 +8,7 @@ use cofferdam_core::bytes::BytePath;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::publish::sweep_exports;
 use super::record::{TreeState, WorktreeRecord};
 use super::remove::processes_inside;
 use super::saga::{Made, remove_empty_parent};
@@ -195,6 +196,7 @@ impl Workspaces {
     /// Empties the trash: what lies there was proved removable before it came there.
     pub fn empty_trash(&self) -> Result<u64, WorkspaceError> {
         self.acting(|| {
+            sweep_exports(&self.trees);
             let mut left = 0;
             for repository in list(&self.trees)?.iter().filter(|path| !is_hidden(path)) {
                 for tree in list(&repository.join(".trash"))? {

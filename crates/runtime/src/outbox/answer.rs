@@ -7,13 +7,80 @@ use cofferdam_core::id::{OperationId, ProposalId, TaskId};
 use cofferdam_core::limits;
 use cofferdam_core::operation::{HeldAnswer, OutboxAnswer, RefuseHeld, ReleaseHeld};
 use cofferdam_core::outbox::{
-    Effect, Held, OutboxFailed, OutboxRefused, OutboxReleased, OutboxSent,
+    Effect, Held, OutboxFailed, OutboxRefused, OutboxReleased, OutboxSent, Proposal, Sent,
 };
+use cofferdam_core::spec::Identity;
+use cofferdam_exec::workspace::{WorkspaceError, Workspaces, WorktreeRecord};
+use cofferdam_exec::{check_write_outside, write_outside};
 
+use super::propose::record_of;
 use super::{digest, of_task};
+use crate::host::PolicyRequest;
 use crate::run::FrontDoor;
 use crate::runtime::Runtime;
 use crate::scribe::{Line, to_value};
+
+/// What a release is carried out with.
+struct Means {
+    subject: Subject,
+    with: With,
+}
+
+enum With {
+    /// The owner's repository and what is recorded of the task's tree.
+    Branch(Box<(Workspaces, WorktreeRecord)>),
+    /// Files of the owner's, as whom they are written.
+    Files(Option<Identity>),
+}
+
+impl Means {
+    /// Refuses what is not as it was shown.
+    fn check(&self, effect: &Effect) -> Result<(), Problem> {
+        match (&self.with, effect) {
+            (With::Branch(with), Effect::Push { push }) => Ok(with.0.check_push(&with.1, push)?),
+            (With::Branch(with), Effect::PullRequest { pull_request }) => {
+                Ok(with.0.check_pull_request(&with.1, pull_request)?)
+            }
+            (With::Branch(with), Effect::Publish { publish }) => {
+                Ok(with.0.check_publish(&with.1, publish)?)
+            }
+            (With::Files(identity), Effect::WriteOutside { write_outside }) => {
+                check_write_outside(write_outside, identity.as_ref())
+            }
+            _ => Err(mixed_up()),
+        }
+    }
+
+    /// Does it; beside a failure, whether nobody knows what came of it.
+    fn carry_out(&self, proposal: &Proposal) -> Result<Sent, (Problem, bool)> {
+        let told = |error: WorkspaceError| {
+            let unknown = matches!(error, WorkspaceError::EffectFailed { unknown: true, .. });
+            (Problem::from(error), unknown)
+        };
+        match (&self.with, &proposal.effect) {
+            (With::Branch(with), Effect::Push { push }) => with.0.push(&with.1, push).map_err(told),
+            (With::Branch(with), Effect::PullRequest { pull_request }) => with
+                .0
+                .open_pull_request(&with.1, pull_request)
+                .map_err(told),
+            (With::Branch(with), Effect::Publish { publish }) => with
+                .0
+                .publish(&with.1, publish, proposal.proposal_id.as_str())
+                .map_err(told),
+            (
+                With::Files(identity),
+                Effect::WriteOutside {
+                    write_outside: file,
+                },
+            ) => write_outside(file, identity.as_ref()).map_err(|problem| (problem, false)),
+            _ => Err((mixed_up(), false)),
+        }
+    }
+}
+
+fn mixed_up() -> Problem {
+    Problem::new(ErrorCode::Internal, "a release was given the wrong means")
+}
 
 impl Runtime {
     /// Releases proposals in the owner's name, one after the other; each is sent at once. The front
@@ -25,7 +92,7 @@ impl Runtime {
     ///
     /// `proposal_unknown`, `task_unknown`, `invalid_request`; and where one alone was named, what
     /// refused it: `proposal_decided` for an answer that comes too late, `target_moved` where
-    /// something is not as it was shown, `push_failed`.
+    /// something is not as it was shown, `push_failed`, `effect_failed`, `file_conflict`.
     pub fn release_held(
         &self,
         request: &ReleaseHeld,
@@ -127,23 +194,9 @@ impl Runtime {
                 format!("what {id} would do is not what was proposed"),
             ));
         }
-        let Some(task) = &proposal.binding.task else {
-            return Err(Problem::new(
-                ErrorCode::GrantRefused,
-                format!("{id} belongs to no task"),
-            ));
-        };
-        let entry = self.entry(task.as_str())?;
-        let Some(record) = &entry.record else {
-            return Err(Problem::new(
-                ErrorCode::TaskState,
-                format!("task {} has no branch of its own", entry.number),
-            ));
-        };
-        let Effect::Push { push } = &proposal.effect;
-        let (workspaces, _) = self.workspaces_of(record)?;
+        let means = self.means(proposal)?;
         // What is not as it was shown is no answer yet: it stays held.
-        workspaces.check_push(record, push)?;
+        means.check(&proposal.effect)?;
         let released = OutboxReleased {
             proposal_id: id.clone(),
             release_id: self.answer_id(),
@@ -151,8 +204,9 @@ impl Runtime {
             by: Answerer::Owner,
             door: door.as_str().to_owned(),
             lease: self.plane.lease().clone(),
+            once: proposal.effect.is_once(),
         };
-        let subject = &entry.subject;
+        let subject = &means.subject;
         self.write(
             event_type::OUTBOX_RELEASED,
             subject,
@@ -160,7 +214,7 @@ impl Runtime {
             Severity::Info,
         )?;
         self.check_first(id, &released.release_id)?;
-        match workspaces.push(record, push) {
+        match means.carry_out(proposal) {
             Ok(sent) => {
                 let sent = OutboxSent {
                     proposal_id: id.clone(),
@@ -169,12 +223,12 @@ impl Runtime {
                 };
                 self.write(event_type::OUTBOX_SENT, subject, &sent, Severity::Info)
             }
-            Err(error) => {
-                let problem = Problem::from(error);
+            Err((problem, unknown)) => {
                 let failed = OutboxFailed {
                     proposal_id: id.clone(),
                     release_id: released.release_id,
                     problem: problem.clone(),
+                    unknown,
                 };
                 self.write(
                     event_type::OUTBOX_FAILED,
@@ -187,6 +241,57 @@ impl Runtime {
         }
     }
 
+    /// Finds what a release is carried out with.
+    fn means(&self, proposal: &Proposal) -> Result<Means, Problem> {
+        let task = proposal.binding.task.as_ref();
+        if let Effect::WriteOutside { write_outside } = &proposal.effect {
+            let policy = PolicyRequest {
+                workspace: Some(write_outside.workspace.as_path().to_owned()),
+                ..PolicyRequest::default()
+            };
+            // Held against the policy as it is now.
+            let (identity, _) =
+                self.look_outside(&policy, &write_outside.path, |_, wanted, identity| {
+                    if wanted.real == write_outside.path {
+                        return Ok(identity.cloned());
+                    }
+                    Err(Problem::new(
+                        ErrorCode::TargetMoved,
+                        format!("{} leads to {} by now", write_outside.path, wanted.real),
+                    ))
+                })?;
+            return Ok(Means {
+                subject: self.teller_of(task),
+                with: With::Files(identity),
+            });
+        }
+        let Some(task) = task else {
+            return Err(Problem::new(
+                ErrorCode::GrantRefused,
+                format!("{} belongs to no task", proposal.proposal_id),
+            ));
+        };
+        let entry = self.entry(task.as_str())?;
+        let record = record_of(&entry)?.clone();
+        let (workspaces, _) = self.workspaces_of(&record)?;
+        Ok(Means {
+            subject: entry.subject,
+            with: With::Branch(Box::new((workspaces, record))),
+        })
+    }
+
+    /// Gives whose events are told; of what came from no task of the ledger, its own mark.
+    fn teller_of(&self, task: Option<&TaskId>) -> Subject {
+        let entry = task.and_then(|task| self.entry(task.as_str()).ok());
+        entry.map_or_else(
+            || Subject {
+                task: task.cloned(),
+                ..Subject::default()
+            },
+            |entry| entry.subject,
+        )
+    }
+
     fn refuse_one(
         &self,
         id: &ProposalId,
@@ -194,11 +299,8 @@ impl Runtime {
         reason: Option<String>,
     ) -> Result<(), Problem> {
         let held = self.held_one(id)?;
-        held.check(Answerer::Owner)?;
-        let subject = match &held.proposal.binding.task {
-            Some(task) => self.entry(task.as_str())?.subject,
-            None => Subject::default(),
-        };
+        held.check_refusal(Answerer::Owner)?;
+        let subject = self.teller_of(held.proposal.binding.task.as_ref());
         let refused = OutboxRefused {
             proposal_id: id.clone(),
             answer_id: self.answer_id(),
@@ -219,8 +321,7 @@ impl Runtime {
     pub(crate) fn refuse_dropped(&self, task: &TaskId, branch: &str) -> Result<(), Problem> {
         let reference = format!("refs/heads/{branch}");
         for held in of_task(&self.outbox()?, task) {
-            let Effect::Push { push } = &held.proposal.effect;
-            if held.state.waits() && push.branch == reference {
+            if held.state.waits() && held.proposal.effect.branch() == Some(reference.as_str()) {
                 let reason = Some("the task was dropped".to_owned());
                 let id = &held.proposal.proposal_id;
                 match self.refuse_one(id, FrontDoor::CommandLine, reason) {

@@ -9,13 +9,13 @@ mod propose;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::id::{ProposalId, TaskId};
 use cofferdam_core::limits;
-use cofferdam_core::operation::{ListOutbox, OutboxPage};
-use cofferdam_core::outbox::{Held, Outbox};
+use cofferdam_core::operation::{ListOutbox, OutboxPage, PendingEffect};
+use cofferdam_core::outbox::{Held, InsideRequest, Outbox};
 use cofferdam_core::spec::Digest;
 
 use crate::runtime::Runtime;
 use crate::scribe::to_value;
-use crate::task::each;
+use crate::task::{Ledger, each};
 
 /// Digests what would leave, so that what is released is what was shown.
 fn digest(effect: &cofferdam_core::outbox::Effect) -> Result<Digest, Problem> {
@@ -46,7 +46,7 @@ impl Runtime {
             let of_task = task.is_none() || one.proposal.binding.task == task;
             let in_state = match request.state {
                 Some(state) => one.state == state,
-                None => request.all || one.state.waits(),
+                None => request.all || one.state.is_open(),
             };
             of_task && in_state
         };
@@ -54,7 +54,57 @@ impl Runtime {
         held.reverse();
         let left_out = held.len().saturating_sub(limits::PROPOSALS_LISTED);
         held.truncate(limits::PROPOSALS_LISTED);
-        Ok(OutboxPage { held, left_out })
+        let pending = if request.state.is_none() {
+            self.pending_effects(task.as_ref())?
+        } else {
+            Vec::new()
+        };
+        Ok(OutboxPage {
+            held,
+            left_out,
+            pending,
+        })
+    }
+
+    /// Looks into the trees of tasks that still run for what they pushed and asked for. It is their own
+    /// word, and nothing of it is believed before they have ended; a tree that cannot be looked into
+    /// has nothing.
+    fn pending_effects(&self, task: Option<&TaskId>) -> Result<Vec<PendingEffect>, Problem> {
+        let mut pending = Vec::new();
+        let ledger = Ledger::read(self.journal().as_ref(), true)?;
+        for entry in ledger.entries() {
+            let is_over = entry.result.is_some();
+            if is_over || task.is_some_and(|task| *task != entry.task) {
+                continue;
+            }
+            let Some(record) = &entry.record else {
+                continue;
+            };
+            let looked = self
+                .workspaces_of(record)
+                .and_then(|(workspaces, _)| Ok(workspaces.pending(record)?));
+            let Ok((pushes, requests)) = looked else {
+                continue;
+            };
+            let pushes = pushes.iter().map(|one| {
+                let commit = one.commit.get(..10).unwrap_or(&one.commit);
+                format!("push {commit} to {}", one.remote)
+            });
+            let requests = requests.iter().map(|one| {
+                let what = one.request.as_ref();
+                let what = what.map_or("a request that cannot be read", InsideRequest::as_str);
+                format!("{what} ({})", one.file)
+            });
+            let mut told: Vec<String> = pushes.chain(requests).collect();
+            for summary in &mut told {
+                self.scribe.masker().mask_text(summary);
+            }
+            pending.extend(told.into_iter().map(|summary| PendingEffect {
+                task_number: entry.number,
+                summary,
+            }));
+        }
+        Ok(pending)
     }
 
     /// Gives one proposal.

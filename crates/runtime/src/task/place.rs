@@ -7,7 +7,7 @@ use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, Subject, event_type};
 use cofferdam_core::facts::HostFacts;
-use cofferdam_core::outbox::BRANCH_VARIABLE;
+use cofferdam_core::outbox::{BRANCH_VARIABLE, REQUESTS_VARIABLE};
 use cofferdam_core::plan::{self, WorkspaceView, choose_provider};
 use cofferdam_core::policy::{Caches, Layer, PolicyDocument, ProviderChoice, Sourced};
 use cofferdam_core::ports::PORT_BASE_VARIABLE;
@@ -16,7 +16,7 @@ use cofferdam_core::task::{IsolationMode, TaskRequest};
 use cofferdam_exec::Enclosure;
 use cofferdam_exec::workspace::{
     GitOptions, InsideCall, InsideGit, InsideOutput, Lease, LeftKind, WorkspaceStep, Workspaces,
-    WorkspacesOptions, Worktree, WorktreeRecord, WorktreeRequest,
+    WorkspacesOptions, Worktree, WorktreeRecord, WorktreeRequest, requests_folder,
 };
 use serde_json::{Value, json};
 
@@ -207,6 +207,8 @@ pub(crate) fn prepare(
         let branch = Sourced::new(tree.record.branch.clone(), Layer::BuiltIn);
         let set = &mut prepared.resolved.policy.env.set;
         set.insert(BRANCH_VARIABLE.to_owned(), branch);
+        let folder = Sourced::new(requests_folder(), Layer::BuiltIn);
+        set.insert(REQUESTS_VARIABLE.to_owned(), folder);
     }
     Ok(prepared)
 }

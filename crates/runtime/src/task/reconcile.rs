@@ -290,7 +290,7 @@ impl Runtime {
             return dirty(Some(tree.record), String::new());
         };
         let of = (&entry.subject, entry.number);
-        self.note(&self.hold_pushes(&tree.workspaces, &tree.record, of));
+        self.note(&self.hold_left(&tree.workspaces, &tree.record, of));
         if !harvest.modified_files.is_empty() {
             let mut data = settle::file_changes(&harvest.modified_files);
             data["task"] = entry.task.as_str().into();

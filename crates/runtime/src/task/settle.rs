@@ -116,7 +116,7 @@ fn harvest(
     let record = tree.record.clone();
     place::tell_record(course, "harvested", &record);
     let of = (&course.subject, course.number);
-    let said = course.runtime.hold_pushes(&tree.workspaces, &record, of);
+    let said = course.runtime.hold_left(&tree.workspaces, &record, of);
     for text in &said {
         course.tell(TaskProgress::Noted { text: text.clone() });
     }

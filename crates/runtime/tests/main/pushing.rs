@@ -12,7 +12,7 @@ use cofferdam_core::outbox::{HeldState, ProposedBy, SentAs};
 use cofferdam_core::task::{CleanupPolicy, MergeStatus, TaskRequest};
 use cofferdam_runtime::MergeOptions;
 
-use crate::outbox::{
+use crate::remotes::{
     bare, branch_of, code, desk, held, propose, propose_to, push_of, release, remote, script,
 };
 use crate::support::{has_walls, shell_task, skipped, task};

@@ -229,7 +229,12 @@ pub(crate) fn kinds(events: &[Event]) -> Vec<&str> {
 }
 
 pub(crate) fn options(home: &Path, data: &Path, repo: &Path) -> RuntimeOptions {
-    let path = std::env::var_os("PATH").expect("a desk");
+    let mut path = std::env::var_os("PATH").expect("a desk");
+    let bin = home.join("bin");
+    if bin.is_dir() {
+        let found = std::env::split_paths(&path).collect::<Vec<_>>();
+        path = std::env::join_paths(std::iter::once(bin).chain(found)).expect("a desk");
+    }
     let surroundings = Surroundings::new(
         [
             ("PATH", path),

@@ -424,7 +424,15 @@ mod tests {
             .collect();
         assert!(offered.contains(&"approval_list"));
         assert!(!offered.contains(&"approval_answer"));
-        assert!(offered.contains(&"push") && offered.contains(&"outbox_list"));
+        for name in [
+            "push",
+            "pull_request",
+            "publish",
+            "write_outside",
+            "outbox_list",
+        ] {
+            assert!(offered.contains(&name), "{name}");
+        }
         assert!(
             !offered
                 .iter()

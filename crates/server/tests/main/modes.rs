@@ -95,6 +95,13 @@ fn rows() -> Vec<(&'static str, Does, Value)> {
         ("approval_remembered", Nothing, json!({})),
         ("approval_forget", Nothing, json!({"rule_id": "rule_none"})),
         ("push", Nothing, json!({"task": "1"})),
+        ("pull_request", Nothing, json!({"task": "1", "title": "t"})),
+        ("publish", Nothing, json!({"task": "1", "argv": ["true"]})),
+        (
+            "write_outside",
+            Nothing,
+            json!({"path": "/nowhere/a", "content": "x"}),
+        ),
         ("outbox_list", Nothing, json!({})),
         ("outbox_get", Nothing, json!({"proposal_id": "out_none"})),
         ("outbox_release", Nothing, json!({"task": "1"})),
