@@ -122,6 +122,8 @@ event_types! {
     FILE_ENDED = "file.ended";
     /// Older states of files that were kept for restoring went, the oldest first: there were more than are kept of one workspace. data: `{workspace, removed[{version, bytes, pos}], kept, kept_bytes}`.
     FILE_EXPIRED = "file.expired";
+    /// What had been taken away at protected names went, that of the oldest commands first: there was more than is kept. data: `{removed[{command_id, bytes, paths[]}], kept, kept_bytes}`.
+    QUARANTINE_EXPIRED = "file.quarantine_expired";
     /// Files changed. data: `{command_id|task, added[], modified[], deleted[], renamed[]}`.
     FILE_CHANGED = "file.changed";
     /// Something at a protected name was put back. data: `{path, rule, what}`.

@@ -98,6 +98,10 @@ pub const TERMINAL_EVENT_MILLISECONDS: u64 = 100;
 pub const FILE_WRITE_BYTES: u64 = 64 * 1024 * 1024;
 /// Most bytes of a file that is read through the file door.
 pub const FILE_READ_BYTES: u64 = 100 * 1024 * 1024;
+/// Commands of which is kept what was taken away at protected names; the oldest goes first.
+pub const QUARANTINE_COMMANDS: usize = 500;
+/// Bytes that this may have together.
+pub const QUARANTINE_BYTES: u64 = 1024 * 1024 * 1024;
 /// Most older states of files that are kept of one workspace.
 pub const FILE_VERSIONS: usize = 500;
 /// Most bytes of them together.

@@ -8,19 +8,21 @@ use cofferdam_core::ambient::Ambient;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{NewEvent, Severity, Subject, event_type};
 use cofferdam_core::id::{CommandId, EventId, LeaseId, TaskId};
+use cofferdam_core::limits;
 use cofferdam_core::mask::Masker;
 use cofferdam_core::outcome::{CommandOutcome, IsolationLevel, Status};
 use cofferdam_core::ports::PublishedPort;
 use cofferdam_core::spec::EnclosureSpec;
 use cofferdam_journal::{DataDir, Journal, JournalError, Lease, MemoryJournal, SystemAmbient};
 use cofferdam_sandbox::ControlTrees;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::enclosure::Enclosure;
 use crate::files::{DigestMemo, Ledgers};
 use crate::host::Surroundings;
 use crate::network::{NetworkOptions, NetworkState};
 use crate::ports::{Lookouts, PortHook};
+use crate::protect;
 use crate::provider;
 use crate::provider::memory::Script;
 use crate::run::{Run, Told};
@@ -528,6 +530,25 @@ impl Plane {
     /// Gives the directory for what a command put at protected names.
     pub(crate) fn quarantine(&self, command: &CommandId) -> PathBuf {
         quarantine(self.spill(), command)
+    }
+
+    /// Lets the oldest go of what was taken away at protected names, where there is more than is kept,
+    /// and says so.
+    pub(crate) fn expire_quarantine(&self) {
+        let (most, room) = (limits::QUARANTINE_COMMANDS, limits::QUARANTINE_BYTES);
+        let expired = protect::expire(self.spill(), most, room);
+        if expired.removed.is_empty() {
+            return;
+        }
+        let data = json!({
+            "removed": expired.removed,
+            "kept": expired.kept,
+            "kept_bytes": expired.kept_bytes,
+        });
+        let kind = event_type::QUARANTINE_EXPIRED;
+        // A receipt that cannot be written now would be the journal's failure, which the command's
+        // own outcome tells.
+        let _ = self.record(&Subject::default(), kind, Severity::Info, data);
     }
 }
 

@@ -63,6 +63,18 @@ pub enum FileRequest {
         /// Whether it is an empty directory.
         directory: bool,
     },
+    /// Reads where a symbolic link leads, as it says itself; answered by `Link`.
+    ReadLink {
+        /// Where it stands.
+        path: Bytes,
+    },
+    /// Makes a symbolic link where nothing stands; answered by `Done`.
+    MakeLink {
+        /// Where.
+        path: Bytes,
+        /// Where it leads, as it says itself.
+        target: Bytes,
+    },
     /// Renames; answered by `Done`.
     Rename {
         /// The old name.
@@ -150,6 +162,11 @@ pub enum FileReply {
         path: Bytes,
         /// What stands there; `None` where nothing does.
         metadata: Option<Metadata>,
+    },
+    /// Where a symbolic link leads, as it says itself.
+    Link {
+        /// The text.
+        target: Bytes,
     },
     /// A file that is read; carries it where it is not inline.
     Read(FileContent),
@@ -309,6 +326,13 @@ impl Worker {
             }
             FileRequest::Remove { path, directory } => {
                 root.remove(&path, directory)?;
+                FileReply::Done
+            }
+            FileRequest::ReadLink { path } => FileReply::Link {
+                target: root.read_link(&path)?,
+            },
+            FileRequest::MakeLink { path, target } => {
+                root.make_link(&path, &target)?;
                 FileReply::Done
             }
             FileRequest::Rename { from, to, replace } => {

@@ -379,6 +379,13 @@ impl Root {
             .map_err(failed(path))
     }
 
+    /// Makes a symbolic link where nothing stands. What it says is its own affair: nothing here follows
+    /// a link out of the root.
+    pub fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), SandboxError> {
+        let (above, name) = self.parent(path)?;
+        rustix::fs::symlinkat(target, above, name).map_err(failed(path))
+    }
+
     /// Makes a file without a name in a directory, to be filled and then given one.
     pub fn temporary(&self, directory: &[u8], mode: u32) -> Result<Temporary, SandboxError> {
         let mode = Mode::from_raw_mode(mode & 0o777);

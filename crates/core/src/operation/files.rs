@@ -423,8 +423,10 @@ pub enum PathChangeKind {
     FileModified,
     /// A file was removed.
     FileDeleted,
-    /// A symbolic link was removed.
+    /// A symbolic link was removed; `before` holds where it led, as it said itself.
     LinkDeleted,
+    /// A symbolic link was made: one that had been removed is there again.
+    LinkCreated,
     /// A folder was made.
     FolderCreated,
     /// A folder was removed.

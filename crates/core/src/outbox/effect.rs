@@ -55,10 +55,6 @@ pub struct PushEffect {
 /// Something that would leave the machine, or the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there are few at a time, and each is read from an event and written to one"
-)]
 pub enum Effect {
     /// A push.
     Push {

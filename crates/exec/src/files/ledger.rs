@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use cofferdam_core::bytes::BytePath;
 use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{Severity, event_type};
-use cofferdam_core::operation::{PathChange, QuotaUse};
+use cofferdam_core::operation::{PathChange, PathChangeKind, QuotaUse};
 use cofferdam_core::spec::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -206,7 +206,17 @@ impl FileDoor<'_> {
         pos: u64,
     ) -> Option<QuotaUse> {
         let bounds = &self.terms.bounds;
-        let bytes = |of: fn(&PathChange) -> u64| changes.iter().map(of).sum::<u64>();
+        // Where a link leads is no content.
+        let of_files = || {
+            let is_link = |kind| {
+                matches!(
+                    kind,
+                    PathChangeKind::LinkDeleted | PathChangeKind::LinkCreated
+                )
+            };
+            changes.iter().filter(move |one| !is_link(one.kind))
+        };
+        let bytes = |of: fn(&PathChange) -> u64| of_files().map(of).sum::<u64>();
         let come = bytes(|one| one.after.as_ref().map_or(0, |after| after.bytes));
         let gone = bytes(|one| one.before.as_ref().map_or(0, |before| before.bytes));
         let entered = self.ledger(|page| {

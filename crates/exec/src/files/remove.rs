@@ -5,6 +5,7 @@ use cofferdam_core::limits;
 use cofferdam_core::operation::{
     DeleteFolder, FilesChanged, KeptFile, OnePath, PathChange, PathChangeKind, RenameFile,
 };
+use cofferdam_core::spec::Digest;
 use cofferdam_keeper::{FileReply, FileRequest};
 use cofferdam_sandbox::{FileKind, Metadata};
 use rustix::io::Errno;
@@ -14,6 +15,9 @@ use super::content::keep;
 use super::path::{Located, Real};
 use super::write::change;
 use super::{FileDoor, worker};
+
+/// Permission bits that the kernel shows of every link.
+const LINK_MODE: u32 = 0o777;
 
 impl FileDoor<'_> {
     /// Removes a file or a symbolic link, never what the link leads to.
@@ -209,7 +213,9 @@ impl FileDoor<'_> {
                 (PathChangeKind::FileDeleted, Some(kept))
             }
             FileKind::Directory => (PathChangeKind::FolderDeleted, None),
-            FileKind::Symlink | FileKind::Other => (PathChangeKind::LinkDeleted, None),
+            FileKind::Symlink => (PathChangeKind::LinkDeleted, Some(self.keep_link(at)?)),
+            // What is no file is no link either; there is nothing of it that could be kept.
+            FileKind::Other => (PathChangeKind::LinkDeleted, None),
         };
         self.unlink(at, metadata.kind == FileKind::Directory)?;
         changes.push(change(at, kind, before, None));
@@ -221,6 +227,27 @@ impl FileDoor<'_> {
         let whole = self.whole_of(at, self.terms.bounds.read_bytes)?;
         let digest = self.digest_to_act(&whole);
         keep(self.plane.journal().as_ref(), digest, &whole.bytes, mode)
+    }
+
+    /// Keeps where a symbolic link leads, before it goes.
+    pub(super) fn keep_link(&self, at: &Located) -> Result<KeptFile, Problem> {
+        let target = self.target_of(at)?;
+        let digest = Digest::of(&target);
+        keep(self.plane.journal().as_ref(), digest, &target, LINK_MODE)
+    }
+
+    /// Reads where a symbolic link leads, as it says itself.
+    pub(super) fn target_of(&self, at: &Located) -> Result<Vec<u8>, Problem> {
+        let request = FileRequest::ReadLink {
+            path: at.relative().to_vec(),
+        };
+        let FileReply::Link { target } = self.ask(at, &request)?.0 else {
+            return Err(Problem::new(
+                ErrorCode::Internal,
+                "a file worker read no link",
+            ));
+        };
+        Ok(target)
     }
 
     /// Removes a name: of an empty folder where `is_folder` says so, else of anything else.

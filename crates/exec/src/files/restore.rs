@@ -5,6 +5,8 @@ use cofferdam_core::error::{ErrorCode, Problem};
 use cofferdam_core::event::{EventFilter, event_type};
 use cofferdam_core::operation::{FilesChanged, KeptFile, PathChange, PathChangeKind, RestoreFile};
 use cofferdam_journal::Query;
+use cofferdam_keeper::FileRequest;
+use cofferdam_sandbox::FileKind;
 use serde_json::json;
 
 use super::FileDoor;
@@ -131,10 +133,31 @@ impl FileDoor<'_> {
                 }
                 Ok(Step::Rename(self.locate(new)?, at))
             }
-            PathChangeKind::LinkDeleted => Err(Problem::new(
-                ErrorCode::ContentExpired,
-                format!("{} was a link, which is not kept", one.path),
-            )),
+            PathChangeKind::LinkDeleted => match (&one.before, found) {
+                (Some(before), None) => Ok(Step::MakeLink(at, self.kept(before)?, before.clone())),
+                (Some(_), Some(_)) => Err(conflict()),
+                (None, _) => Err(Problem::new(
+                    ErrorCode::ContentExpired,
+                    format!(
+                        "{} was neither a file nor a link, and is not kept",
+                        one.path
+                    ),
+                )),
+            },
+            PathChangeKind::LinkCreated => {
+                let is_link = found.is_some_and(|found| found.kind == FileKind::Symlink);
+                let after = one.after.as_ref();
+                let is_same = is_link
+                    && after.is_some_and(|after| {
+                        self.target_of(&at)
+                            .is_ok_and(|target| after.digest.is_of(&target))
+                    });
+                if is_same {
+                    Ok(Step::RemoveLink(at))
+                } else {
+                    Err(conflict())
+                }
+            }
             PathChangeKind::FolderDeleted => Err(conflict()),
         }
     }
@@ -183,6 +206,21 @@ impl FileDoor<'_> {
                 self.unlink(at, false)?;
                 told.push(change(at, PathChangeKind::FileDeleted, Some(kept), None));
             }
+            Step::MakeLink(at, target, kept) => {
+                self.make_parents(at, told)?;
+                let request = FileRequest::MakeLink {
+                    path: at.relative().to_vec(),
+                    target: target.clone(),
+                };
+                self.ask(at, &request)?;
+                let kind = PathChangeKind::LinkCreated;
+                told.push(change(at, kind, None, Some(kept.clone())));
+            }
+            Step::RemoveLink(at) => {
+                let kept = self.keep_link(at)?;
+                self.unlink(at, false)?;
+                told.push(change(at, PathChangeKind::LinkDeleted, Some(kept), None));
+            }
             Step::MakeFolder(at) => {
                 if self.look(at)?.is_none() {
                     self.make_parents(at, told)?;
@@ -210,6 +248,9 @@ enum Step {
     },
     /// The file and its permission bits.
     Remove(Located, u32),
+    /// The link, where it leads, and that as it is kept.
+    MakeLink(Located, Vec<u8>, KeptFile),
+    RemoveLink(Located),
     MakeFolder(Located),
     RemoveFolder(Located),
     Rename(Located, Located),

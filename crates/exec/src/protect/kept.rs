@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::{Snapshot, place};
 
 /// End of the name of the file that says where something stood.
-const FROM: &str = "from";
+pub(super) const FROM: &str = "from";
 /// Most that are listed.
 const MOST: usize = 1_000;
 

@@ -6,6 +6,7 @@
 //! hands of the command: a link planted on the way is itself what gets removed, never what it
 //! points to. What is taken away goes to a quarantine, so nothing of the user's can be lost.
 
+mod expire;
 mod kept;
 mod last;
 mod place;
@@ -15,6 +16,7 @@ mod snapshot;
 use cofferdam_core::bytes::BytePath;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use expire::expire;
 pub use kept::{quarantined, restore_quarantined};
 pub(crate) use last::{LastUndo, put_back_by_keeper};
 pub(crate) use restore::{restore, taken_away, undone};

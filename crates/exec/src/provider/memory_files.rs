@@ -86,6 +86,9 @@ impl Tree {
                 self.remove(path, *directory)?;
                 FileReply::Done
             }
+            FileRequest::ReadLink { path } | FileRequest::MakeLink { path, .. } => {
+                return Err(refused(path, Errno::INVAL));
+            }
             FileRequest::Rename { from, to, replace } => {
                 self.rename(from, to, *replace)?;
                 FileReply::Done

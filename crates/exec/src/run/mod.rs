@@ -287,6 +287,9 @@ impl<'a> Prepared<'a> {
             facts.reasons = limiter.met_since(met);
         }
         facts.changes = protect::restore(&snapshot, &plane.quarantine(&command_id));
+        if !facts.changes.is_empty() {
+            plane.expire_quarantine();
+        }
         remember_made(plane.spill(), protect::taken_away(&facts.changes));
         if let Some(undo) = backend.undo() {
             undo.over(&command_id);

@@ -58,7 +58,7 @@ pub use commits::TaskCommit;
 pub use create::Worktree;
 pub use dispose::Dropped;
 pub use error::{GitFailure, WorkspaceError};
-pub(crate) use files::replace_file;
+pub(crate) use files::{remove_tree, replace_file};
 pub use inside::{InsideCall, InsideGit, InsideOutput};
 pub use kept::{CheckoutChange, KeptCheckout};
 pub use merge::{MergeRequest, Merged};

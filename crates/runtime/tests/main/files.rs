@@ -287,6 +287,47 @@ fn row_39_a_change_is_taken_back_also_after_a_restart() {
 }
 
 #[test]
+fn row_39_a_link_that_was_removed_comes_back_and_goes_again() {
+    let desk = Desk::with_repository();
+    let runtime = desk.runtime();
+    let who = protocol(&desk);
+    for (name, target) in [
+        ("within", "a.txt"),
+        ("away", "/nowhere/at all"),
+        ("sub/deep", "../b.txt"),
+    ] {
+        let link = desk.repo.join(name);
+        std::fs::create_dir_all(link.parent().expect("a desk")).expect("a desk");
+        std::os::unix::fs::symlink(target, &link).expect("a link");
+        let restore = |id: String| runtime.restore_file(&who, &RestoreFile { change_id: id });
+        let removed = runtime.delete_file(&who, &one(name)).expect("removed");
+        assert!(link.symlink_metadata().is_err());
+        // What stands there by now is not replaced.
+        std::fs::write(&link, "mine").expect("a file");
+        let conflict = restore(removed.change_id.clone());
+        assert_eq!(code(conflict), ErrorCode::FileConflict);
+        std::fs::remove_file(&link).expect("a file");
+        let back = restore(removed.change_id).expect("restored");
+        assert_eq!(
+            link.read_link().expect("a link"),
+            std::path::Path::new(target)
+        );
+        // One that leads elsewhere by now is not taken away, one as it was left is.
+        std::fs::remove_file(&link).expect("a link");
+        std::os::unix::fs::symlink("elsewhere", &link).expect("a link");
+        assert_eq!(
+            code(restore(back.change_id.clone())),
+            ErrorCode::FileConflict
+        );
+        std::fs::remove_file(&link).expect("a link");
+        std::os::unix::fs::symlink(target, &link).expect("a link");
+        restore(back.change_id).expect("taken back");
+        assert!(link.symlink_metadata().is_err());
+    }
+    assert_eq!(desk.read("a.txt"), "one\n");
+}
+
+#[test]
 fn row_38_the_quota_of_the_policy_holds_also_after_a_restart() {
     let desk = Desk::with_repository();
     let runtime = desk.runtime();
