@@ -274,21 +274,20 @@ impl WorkspaceError {
                 }
                 _ => ErrorCode::GitFailed,
             },
-            Self::Name { .. } => ErrorCode::InvalidRequest,
+            Self::Name { .. } | Self::Wrong { .. } => ErrorCode::InvalidRequest,
             Self::BranchTaken { .. } => ErrorCode::BranchTaken,
             Self::DirectoryTaken { .. } => ErrorCode::DirectoryTaken,
             Self::Live { .. } | Self::State { .. } => ErrorCode::TaskState,
             Self::NotAsMade { .. } | Self::NotSigned { .. } => ErrorCode::GitFailed,
             Self::HarvestRejected { .. } => ErrorCode::HarvestRejected,
-            Self::TargetMoved { .. } | Self::BranchMoved { .. } | Self::PushChanged { .. } => {
-                ErrorCode::TargetMoved
-            }
+            Self::TargetMoved { .. }
+            | Self::BranchMoved { .. }
+            | Self::PushChanged { .. }
+            | Self::NotPushed { .. } => ErrorCode::TargetMoved,
             Self::RemoteUnknown { .. } => ErrorCode::RemoteUnknown,
             Self::PushFailed { .. } => ErrorCode::PushFailed,
-            Self::NotPushed { .. } => ErrorCode::TargetMoved,
             Self::ForgeUnknown { .. } => ErrorCode::ForgeUnknown,
             Self::ProgramMissing { .. } => ErrorCode::NotFound,
-            Self::Wrong { .. } => ErrorCode::InvalidRequest,
             Self::EffectFailed { .. } => ErrorCode::EffectFailed,
             Self::CheckoutDirty { .. } => ErrorCode::CheckoutDirty,
             Self::MergeConflict { .. } => ErrorCode::MergeConflict,

@@ -120,13 +120,12 @@ impl Runtime {
             Some(task) => self.entry(task.as_str()).ok(),
             None => None,
         };
-        let (subject, number) = match &entry {
-            Some(entry) => (entry.subject.clone(), Some(entry.number)),
-            None => {
-                let mut subject = Participants::new(self.plane.ambient()).subject();
-                subject.task = Some(self.plane.work());
-                (subject, None)
-            }
+        let (subject, number) = if let Some(entry) = &entry {
+            (entry.subject.clone(), Some(entry.number))
+        } else {
+            let mut subject = Participants::new(self.plane.ambient()).subject();
+            subject.task = Some(self.plane.work());
+            (subject, None)
         };
         let by = ProposedBy::Operation;
         let actor = who.authority.actor();
