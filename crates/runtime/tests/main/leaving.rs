@@ -66,7 +66,7 @@ fn at_a_forge(desk: &Desk) {
         bare(desk, "origin").display()
     );
     script(&ssh, &lead);
-    desk.git(&["config", "core.sshCommand", ssh.to_str().unwrap()]);
+    desk.git(&["config", "core.sshCommand", ssh.to_str().expect("a desk")]);
     desk.git(&["remote", "set-url", "origin", "git@github.com:o/n.git"]);
 }
 
