@@ -189,7 +189,7 @@ impl Rows {
         self.line("commit", &publish.commit);
         self.line("changes", &publish.summary.text);
         self.commits(&publish.commits, 0);
-        self.text("runs", &paint(PLACE, publish.line()));
+        self.text("runs", &publish.line());
         self.path("program", &publish.program);
         if !publish.directory.is_empty() {
             self.path("folder", &publish.directory);
